@@ -1,0 +1,183 @@
+"""The engine's benchmark: word count against Bytewax, and three hops against bare sockets.
+
+Contenders take turns within each repeat, so that a busy minute of the machine hurts all of them alike. What is told is
+the median of the repeats, beside all of them: on a shared machine the spread is half of the answer.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tailrace.bench.bare_hops import run_bare_hops
+from tailrace.bench.bytewax_words import Flow, run_bytewax, why_unavailable
+from tailrace.bench.engine_hops import run_hops
+from tailrace.bench.engine_words import run_words
+
+RATES = (1_000, 5_000)  # tuples a second
+LATENCIES = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
+
+Figures = dict[str, float]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    sentences: int
+    seconds: float
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One thing that is measured, once a repeat."""
+
+    title: str
+    run: Callable[[], Figures]
+
+
+def run_engine_benchmark(sizes: Sizes, say: Say) -> dict[str, Any]:
+    """Measure everything, telling ``say`` how it goes. The result is flat: see ``summarise``."""
+    reason = why_unavailable()
+    if reason is not None:
+        say(f"the comparison with Bytewax is skipped: {reason}")
+    facts = _machine()
+    contests = list(_contests(sizes, with_bytewax=reason is None))
+    samples: dict[str, list[float]] = {}
+    for repeat in range(sizes.repeats):
+        for number, contest in enumerate(contests):
+            figures = contest.run()
+            for key, value in figures.items():
+                samples.setdefault(key, []).append(value)
+            place = f"{repeat * len(contests) + number + 1}/{sizes.repeats * len(contests)}"
+            say(f"{place:>7}  {contest.title:<30}  {_in_words(figures)}")
+    return {**summarise(samples), **_settings(sizes), **facts}
+
+
+def summarise(samples: dict[str, list[float]]) -> dict[str, Any]:
+    """The median of each figure under its own name, and all repeats under ``<name>_spread``."""
+    medians = {key: median(values) for key, values in samples.items()}
+    return {**medians, **{f"{key}_spread": values for key, values in samples.items()}}
+
+
+def _contests(sizes: Sizes, *, with_bytewax: bool) -> Iterator[Contest]:
+    yield Contest("word count", lambda: _words("", run_words(sizes.sentences)))
+    if with_bytewax:
+        yield Contest("word count, Bytewax", lambda: _words("bytewax_", _bytewax(sizes.sentences, "words")))
+        yield Contest(
+            "word count, Bytewax bundles", lambda: _words("bytewax_bundles_", _bytewax(sizes.sentences, "bundles"))
+        )
+    for rate in RATES:
+        yield Contest(f"hops at {rate:,}/s", lambda rate=rate: _hops("", rate, run_hops(rate, sizes.seconds)))  # type: ignore[misc]
+        yield Contest(
+            f"hops at {rate:,}/s, bare sockets",
+            lambda rate=rate: _hops("bare_", rate, run_bare_hops(rate, sizes.seconds)),  # type: ignore[misc]
+        )
+
+
+def _bytewax(sentences: int, flow: Flow) -> Figures:
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
+        return run_bytewax(sentences, Path(folder), flow=flow)
+
+
+def _words(prefix: str, result: Figures) -> Figures:
+    return {
+        f"{prefix}words_per_s": result["words_per_s"],
+        f"{prefix}cpu_s_per_mwords": result["cpu_s"] * 1e6 / result["words"],
+    }
+
+
+def _hops(prefix: str, rate: int, result: Figures) -> Figures:
+    return {f"{prefix}{key}_{rate}": result[key] for key in LATENCIES}
+
+
+def _settings(sizes: Sizes) -> dict[str, Any]:
+    return {"sentences": sizes.sentences, "seconds": sizes.seconds, "repeats": sizes.repeats, "host": "process"}
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def _in_words(figures: Figures) -> str:
+    parts = []
+    for key, value in figures.items():
+        if key.endswith("words_per_s"):
+            parts.append(f"{value:,.0f} words/s")
+        elif "cpu_s" in key:
+            parts.append(f"{value:.2f} s of CPU per million")
+        else:
+            name = next(name for stem, name in LATENCIES.items() if stem in key)
+            parts.append(f"{name} {value:.2f} ms")
+    return ", ".join(parts)
+
+
+# -- the table
+
+
+def render_table(result: dict[str, Any]) -> str:
+    """Both comparisons as text: medians, ratios, and the range of the repeats in brackets."""
+    lines = [*_words_table(result), "", *_hops_table(result), "", *_footnotes(result)]
+    return "\n".join(lines)
+
+
+def _words_table(result: dict[str, Any]) -> list[str]:
+    rows: list[Sequence[str]] = [("word count", "words/s", "", "CPU s per million", "")]
+    for title, prefix in (("Tailrace", ""), ("Bytewax", "bytewax_"), ("Bytewax, bundled by hand", "bytewax_bundles_")):
+        speed, cpu = f"{prefix}words_per_s", f"{prefix}cpu_s_per_mwords"
+        if speed in result:
+            rows.append((title, f"{result[speed]:,.0f}", _range(result, speed, "{:,.0f}"), *_cpu(result, cpu)))
+    if "bytewax_words_per_s" in result:
+        speeds = result["words_per_s"] / result["bytewax_words_per_s"]
+        cpus = result["cpu_s_per_mwords"] / result["bytewax_cpu_s_per_mwords"]
+        rows.append(("Tailrace / Bytewax", f"{speeds:.2f} x", "", f"{cpus:.2f} x", ""))
+    return _aligned(rows)
+
+
+def _cpu(result: dict[str, Any], key: str) -> tuple[str, str]:
+    return f"{result[key]:.2f}", _range(result, key, "{:.2f}")
+
+
+def _hops_table(result: dict[str, Any]) -> list[str]:
+    rows: list[Sequence[str]] = [("three hops, ms", *(cell for name in LATENCIES.values() for cell in (name, "")))]
+    for rate in RATES:
+        for title, prefix in (("Tailrace", ""), ("bare sockets", "bare_")):
+            keys = [f"{prefix}{key}_{rate}" for key in LATENCIES]
+            cells = [cell for key in keys for cell in (f"{result[key]:.2f}", _range(result, key, "{:.2f}"))]
+            rows.append((f"{title} at {rate:,}/s", *cells))
+        ratios = [result[f"{key}_{rate}"] / result[f"bare_{key}_{rate}"] for key in LATENCIES]
+        rows.append(("Tailrace / bare sockets", *(cell for ratio in ratios for cell in (f"{ratio:.2f} x", ""))))
+    return _aligned(rows)
+
+
+def _range(result: dict[str, Any], key: str, form: str) -> str:
+    spread = result[f"{key}_spread"]
+    return f"[{form.format(min(spread))}..{form.format(max(spread))}]" if len(spread) > 1 else ""
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([f"{row[0]:<{widths[0]}}", *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
+
+
+def _footnotes(result: dict[str, Any]) -> list[str]:
+    return [
+        f"Medians of {result['repeats']} repeats [least..most]; {result['sentences']:,} sentences, "
+        f"{result['seconds']:g} s a rate; two processes each.",
+        f"{result['cores']} cores, Python {result['python']}, load {result['load_before']} before the start.",
+        "Tailrace's CPU time includes the start of its workers, and its clock their end; Bytewax's includes neither.",
+        "Tailrace acknowledges every tuple; Bytewax runs without recovery, and bare sockets have none.",
+    ]

@@ -1,0 +1,158 @@
+"""What a source and a sink must be able to do. All connector interfaces are on this page.
+
+A connector object is made on the driver, pickled, and opened in the task that uses it. Offsets are strictly
+increasing integers within a split (a row number, a byte position, a Kafka offset): together with the split's
+name they identify a root for ever, across restarts of anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+
+class Record(NamedTuple):
+    """One tuple as a source read it."""
+
+    offset: int
+    due_ns: int  # when it should have been emitted; 0 means "now, whenever that is"
+    value: Any
+
+
+@dataclass(frozen=True)
+class SplitStart:
+    """Where to begin reading a split.
+
+    ``offset`` is the first offset wanted. ``last`` is the pickled record before it, if one was read in this
+    job, so that a source can check that it is repeatable. ``elapsed_ns`` is the time since sources first began
+    in this run: 0 unless this is a restart.
+    """
+
+    split: str
+    offset: int = 0
+    last: bytes | None = None
+    elapsed_ns: int = 0
+
+
+class Reader(Protocol):
+    """Reads one split. Used by one thread.
+
+    Law: reading from offset *n* gives the records that reading from 0 gave, from *n* on.
+    """
+
+    def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
+        """Up to ``limit`` records that are there by ``now_ns``. May be empty. Should not block for long."""
+        ...
+
+    @property
+    def ready_ns(self) -> int:
+        """After an empty poll: when it is worth polling again."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """True once no record will ever follow."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Source(Protocol):
+    """Where roots come from.
+
+    A source whose splits may disappear once they are read, such as files, sets ``splits_may_go = True``. Otherwise a
+    run refuses to resume a checkpoint that knows a split which is not there any more.
+    """
+
+    @property
+    def replayable(self) -> bool:
+        """False: positions are not stable, so its own crash gives at most once."""
+        ...
+
+    def splits(self, tasks: int) -> Sequence[str]:
+        """Names of the splits, stable across restarts. Called on the driver when the run starts."""
+        ...
+
+    def open(self, start: SplitStart) -> Reader: ...
+
+
+class Entry(NamedTuple):
+    """What identifies one row at a committing sink."""
+
+    split: str
+    offset: int
+    lineage: int
+
+
+@dataclass(frozen=True)
+class SinkContext:
+    """What a sink's task knows about itself."""
+
+    operator: str
+    task: int
+    tasks: int
+    epoch: int
+    job_id: str  # the same for all runs that resume one checkpoint
+    call_driver: Callable[[str, Any], Any]  # (operator, message) -> reply of the sink's driver half
+
+
+class Writer(Protocol):
+    """Writes what one sink task receives. Used by one thread."""
+
+    def write(self, value: Any) -> None:
+        """Take one row. It need not be visible, or safe, before ``commit``. Raises on a row it cannot take."""
+        ...
+
+    def close(self) -> None:
+        """Release what ``open`` acquired. Uncommitted rows are discarded."""
+        ...
+
+
+class CommittingWriter(Writer, Protocol):
+    """A writer whose rows become visible together with their entries, or not at all.
+
+    Law: after a crash at any point, ``recover`` in a higher epoch returns exactly the entries whose rows are or
+    will be visible, and no ``commit`` of a lower epoch succeeds any more.
+    """
+
+    @property
+    def commit_every_ns(self) -> int:
+        """The longest that a row may wait for its commit."""
+        ...
+
+    @property
+    def full(self) -> bool:
+        """True when what was written is enough for a commit, whatever the time."""
+        ...
+
+    def recover(self, prefixes: Mapping[str, int]) -> Iterable[Entry]:
+        """Shut out lower epochs, finish what they had committed, and return the entries at or above the prefixes."""
+        ...
+
+    def commit(self, entries: Sequence[Entry]) -> None:
+        """Make all rows since the last commit visible, atomically with their entries. Raises ``Fenced``."""
+        ...
+
+    def forget(self, prefixes: Mapping[str, int]) -> None:
+        """Entries below these offsets will never be asked for again."""
+        ...
+
+
+class Sink(Protocol):
+    """Where rows go."""
+
+    @property
+    def committing(self) -> bool:
+        """True: ``open`` returns a CommittingWriter."""
+        ...
+
+    def open(self, context: SinkContext) -> Writer: ...
+
+
+class DriverSink(Sink, Protocol):
+    """A sink with a half that lives on the driver, such as ``to_list``."""
+
+    def on_message(self, task: int, epoch: int, message: Any) -> Any:
+        """Called on the driver, one call at a time, for every ``call_driver`` of a live epoch."""
+        ...

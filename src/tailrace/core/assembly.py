@@ -1,0 +1,173 @@
+"""Assembly builds the tasks that a worker hosts out of the plan and the user's opened functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, cast
+
+from tailrace.clock import MILLISECOND_NS, Clock
+from tailrace.connector import CommittingWriter, Reader, Writer
+from tailrace.core.ledger import Ledger, LedgerLimits
+from tailrace.core.messages import Position
+from tailrace.core.plan import EdgePlan, OperatorPlan, Plan
+from tailrace.core.router import Lane, LaneOut, Out
+from tailrace.core.sinklog import SinkLog
+from tailrace.core.stage import (
+    CallSinkStage,
+    CommitSinkStage,
+    FilterStage,
+    FlatMapStage,
+    FusedOut,
+    MapStage,
+    Stage,
+    Wiring,
+)
+from tailrace.core.task import AsyncTask, BatchTask, PlainTask, SourceTask, Task
+from tailrace.metrics.counters import TaskCounters
+from tailrace.topology import Port, Role
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """What the tasks of a unit need from outside, by task number."""
+
+    functions: Mapping[int, Callable[[Any], Any]]  # transforms
+    writers: Mapping[int, Writer]  # sinks
+    readers: Mapping[int, Reader]  # sources, by split index
+    positions: Mapping[int, Position]  # prefixes of all splits
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is the same for all tasks of a worker."""
+
+    plan: Plan
+    worker: int
+    epoch: int
+    limits: LedgerLimits
+    clock: Clock
+    rng: Random
+
+
+def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
+    """The task object for the unit that this task leads."""
+    plan = around.plan
+    operator = plan.operators[plan.operator_of[leader]]
+    role = operator.operator.role
+    builder = _Builder(bodies, around)
+    if role is Role.SOURCE:
+        task: Task = builder.source(leader)
+    elif operator.is_async:
+        task = AsyncTask(plan, leader, around.clock, role, bodies.functions[leader])
+    elif role is Role.MAP_BATCH:
+        options = operator.operator.options
+        task = BatchTask(
+            plan,
+            leader,
+            around.clock,
+            bodies.functions[leader],
+            options["max_size"],
+            int(options["max_wait_ms"] * MILLISECOND_NS),
+            operator.operator.idempotent,
+        )
+    else:
+        plain = PlainTask(plan, leader, around.clock)
+        plain.stage = builder.stage(plain, leader)
+        return plain
+    assert isinstance(task, SourceTask | AsyncTask | BatchTask)
+    task.wiring = builder.wiring(task, leader)
+    return task
+
+
+class _Builder:
+    def __init__(self, bodies: Bodies, around: Surroundings) -> None:
+        self._bodies = bodies
+        self._around = around
+        self._plan = around.plan
+
+    def wiring(self, task: Task, number: int) -> Wiring:
+        plan = self._plan
+        operator = plan.operators[plan.operator_of[number]]
+        index = plan.task_index(number)
+        counters = TaskCounters(operator.name, index, self._around.worker)
+        task.counters.append(counters)
+        outgoing = [edge for edge in plan.edges if edge.upstream == operator.index]
+        main = [self._out(task, index, edge) for edge in outgoing if edge.port is Port.MAIN]
+        wiring = Wiring(operator.name, index, operator.operator.on_error, counters, self._around.clock, main)
+        wiring.letters = tuple(self._out(task, index, edge) for edge in outgoing if edge.port is Port.DEAD_LETTERS)
+        for out in main:
+            if isinstance(out, LaneOut):
+                out.unroutable = wiring.failed
+        return wiring
+
+    def source(self, number: int) -> SourceTask:
+        splits = [split.index for split in self._plan.splits_of(number)]
+        starts = {
+            split: first_offset(self._plan, split, self._bodies.positions[split], self._around.epoch)
+            for split in splits
+        }
+        readers = {split: self._bodies.readers[split] for split in splits}
+        ledger = Ledger(starts, self._around.limits, self._around.rng)
+        return SourceTask(self._plan, number, self._around.clock, ledger, readers)
+
+    def _out(self, task: Task, index: int, edge: EdgePlan) -> Out:
+        downstream = self._plan.operators[edge.downstream]
+        if edge.fused:
+            return FusedOut(edge, self.stage(task, downstream.first_task + index))
+        if edge.local:
+            targets = [downstream.first_task + index]
+        else:
+            targets = [downstream.first_task + other for other in range(downstream.tasks)]
+        lanes = [Lane(edge.index, target) for target in targets]
+        task.lanes.extend(lanes)
+        chooser = None if edge.local else edge.grouping.bind(len(targets), self._around.rng)
+        return LaneOut(edge, lanes, chooser, self._around.rng)
+
+    def stage(self, task: Task, number: int) -> Stage:
+        operator = self._plan.operators[self._plan.operator_of[number]]
+        wiring = self.wiring(task, number)
+        if operator.operator.role is Role.SINK:
+            return self._sink(task, operator, self._bodies.writers[number], wiring)
+        return _STAGES[operator.operator.role](self._bodies.functions[number], wiring)
+
+    def _sink(self, task: Task, operator: OperatorPlan, writer: Writer, wiring: Wiring) -> Stage:
+        if not operator.committing:
+            return CallSinkStage(writer.write, wiring)
+        committing = cast(CommittingWriter, writer)
+        log = open_log(committing, self._plan, self._bodies.positions)
+        stage = CommitSinkStage(committing, log, task.acks, self._plan, self._around.rng, wiring)
+        task.sinks.append(stage)
+        return stage
+
+
+EPOCH_OFFSETS = 40
+"""Bits of offsets that one epoch of a source without stable positions may use: more than it will ever read."""
+
+
+def first_offset(plan: Plan, split: int, position: Position, epoch: int) -> int:
+    """Where a reader of this split begins.
+
+    A source without stable positions cannot read again what it had read. Its roots get offsets that no earlier epoch
+    can have used, or sinks would take new rows for copies of the lost ones.
+    """
+    if plan.operators[plan.splits[split].source].operator.body.replayable:
+        return position.offset
+    return max(position.offset, epoch << EPOCH_OFFSETS)
+
+
+def open_log(writer: CommittingWriter, plan: Plan, positions: Mapping[int, Position]) -> SinkLog:
+    """Shut out lower epochs of a sink task, and read back what they had committed above the prefixes."""
+    prefixes = {split: position.offset for split, position in positions.items()}
+    index = {split.key: split.index for split in plan.splits}
+    entries = writer.recover({split.key: prefixes[split.index] for split in plan.splits})
+    marks = [(index[entry.split], entry.offset, entry.lineage) for entry in entries if entry.split in index]
+    return SinkLog(prefixes, marks)
+
+
+_STAGES: dict[Role, Callable[[Callable[[Any], Any], Wiring], Stage]] = {
+    Role.MAP: MapStage,
+    Role.FLAT_MAP: FlatMapStage,
+    Role.FILTER: FilterStage,
+}

@@ -1,0 +1,357 @@
+"""The coordinator decides who is alive, which epoch counts, and when everything pending is emitted again.
+
+Its rules, each of which the fault simulation needs:
+
+- Every start of a worker gets an epoch higher than all before it, and a worker's death is a decision: once declared,
+  nothing from that epoch counts any more, whatever becomes of the process.
+- Recovery is announced only when every worker acts on the membership that replaced the dead one. Announced earlier,
+  a root emitted again could pass through a worker that still sends to the dead, and be lost once more.
+- A prefix is stored before anybody hears of it. Only then may sinks forget what lies below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tailrace.core.messages import (
+    Abandon,
+    Address,
+    Alive,
+    Applied,
+    Assign,
+    Command,
+    Committed,
+    Drain,
+    Failed,
+    Finish,
+    Flush,
+    FromWorker,
+    Leave,
+    LinkLost,
+    Member,
+    Members,
+    Persist,
+    Position,
+    Prefixes,
+    Ready,
+    Recover,
+    Registered,
+    Send,
+    SourceReport,
+    StartWorker,
+    ToWorker,
+)
+from tailrace.errors import WorkerLost, WorkersMissing
+
+
+class Phase(Enum):
+    STARTING = "starting"  # not all workers have been ready yet
+    RUNNING = "running"
+    LEAVING = "leaving"  # all is done, or lost; workers are on their way out
+    FINISHED = "finished"
+
+
+class WorkerState(Enum):
+    STARTING = "starting"  # no process has registered for this epoch
+    OPENING = "opening"  # registered, opens its tasks
+    READY = "ready"
+    GONE = "gone"
+
+
+@dataclass(frozen=True)
+class CoordinatorLimits:
+    """How patient a coordinator is."""
+
+    heartbeat_timeout_ns: int  # silence after which a worker is declared dead
+    start_timeout_ns: int  # from the order to start a worker until it registers
+    settle_ns: int  # how long news of a lost link may be followed by news of a dead worker
+    flush_every_ns: int
+    leave_timeout_ns: int
+    max_deaths: int  # of one worker, without any prefix moving in between
+
+
+@dataclass
+class _Worker:
+    epoch: int
+    since_ns: int
+    state: WorkerState = WorkerState.STARTING
+    address: Address | None = None
+    heard_ns: int = 0
+    applied: int = 0
+    deaths: int = 0
+    restarts: int = 0
+    last_why: str = ""
+
+
+@dataclass
+class _Source:
+    settled: bool = False
+    wants_commit: bool = False
+
+
+@dataclass
+class Coordinator:
+    """Pure: ``handle`` and the other events return the commands that follow from them, in order."""
+
+    workers: int
+    sources: Iterable[int]  # task numbers
+    homes: Mapping[int, int]  # source task -> worker
+    positions: dict[int, Position]  # by split index: where to begin
+    limits: CoordinatorLimits
+    first_epoch: int = 1
+    phase: Phase = Phase.STARTING
+    recoveries: int = 0
+    draining: bool = False
+    error: Exception | None = None
+    _table: dict[int, _Worker] = field(default_factory=dict)
+    _sources: dict[int, _Source] = field(default_factory=dict)
+    _next_epoch: int = 0
+    _version: int = 0
+    _recover_at_ns: int | None = None  # a recovery is due, not before this time
+    _flushed_ns: int = 0
+    _leaving_since_ns: int = 0
+
+    # -- events
+
+    def start(self, now_ns: int) -> list[Command]:
+        self._next_epoch = self.first_epoch
+        self._sources = {task: _Source() for task in self.sources}
+        self._recover_at_ns = now_ns
+        return [self._start_worker(worker, now_ns) for worker in range(self.workers)]
+
+    def handle(self, message: FromWorker, now_ns: int) -> list[Command]:
+        """A worker said something."""
+        worker = self._table[message.worker]
+        if message.epoch != worker.epoch or worker.state is WorkerState.GONE or self.phase is Phase.FINISHED:
+            leave = Leave("another process has taken this worker's place")
+            return [Send(message.worker, message.epoch, leave)] if message.epoch < worker.epoch else []
+        worker.heard_ns = now_ns
+        match message:
+            case Alive():
+                return []
+            case Registered():
+                return self._registered(message, worker)
+            case Ready():
+                worker.state = WorkerState.READY
+                return self._announce()
+            case Applied():
+                worker.applied = message.version
+                return self._recover_if_due(now_ns)
+            case LinkLost():
+                self._schedule_recovery(now_ns + self.limits.settle_ns)
+                return []
+            case Prefixes():
+                return self._commit(message)
+            case SourceReport():
+                self._sources[message.task] = _Source(message.settled, message.wants_commit)
+                return self._leave_if_settled(now_ns)
+            case Failed():
+                return self.fail(message.error, now_ns)
+
+    def exited(self, worker: int, epoch: int, why: str, now_ns: int) -> list[Command]:
+        """A worker's process, or the connection to it, is gone."""
+        entry = self._table[worker]
+        if epoch != entry.epoch or entry.state is WorkerState.GONE:
+            return []
+        if self.phase is Phase.LEAVING:
+            entry.state = WorkerState.GONE
+            return self._finish_if_empty()
+        return self._bury(worker, why, now_ns)
+
+    def tick(self, now_ns: int) -> list[Command]:
+        """Time has passed."""
+        commands: list[Command] = []
+        if self.phase is Phase.LEAVING:
+            if now_ns - self._leaving_since_ns > self.limits.leave_timeout_ns:
+                return self._give_up_waiting()
+            return commands
+        if self.phase is Phase.FINISHED:
+            return commands
+        for worker, entry in self._table.items():
+            why = self._silence(entry, now_ns)
+            if why:
+                commands += self._bury(worker, why, now_ns)
+                if self.phase is not Phase.RUNNING and self.phase is not Phase.STARTING:
+                    return commands
+        commands += self._recover_if_due(now_ns)
+        if now_ns - self._flushed_ns >= self.limits.flush_every_ns and self._someone_waits_for_commit():
+            self._flushed_ns = now_ns
+            commands += self._broadcast(Flush())
+        return commands
+
+    def drain(self, now_ns: int) -> list[Command]:
+        """The user wants to stop: sources read no more; the run ends when all they have read is durable."""
+        if self.draining or self.phase in (Phase.LEAVING, Phase.FINISHED):
+            return []
+        self.draining = True
+        return self._broadcast(Drain())
+
+    def fail(self, error: Exception, now_ns: int) -> list[Command]:
+        """The run cannot go on."""
+        if self.phase in (Phase.LEAVING, Phase.FINISHED):
+            return []
+        self.error = error
+        return self._leave("the run has failed", now_ns)
+
+    # -- workers come and go
+
+    def _start_worker(self, worker: int, now_ns: int) -> Command:
+        old = self._table.get(worker)
+        entry = _Worker(self._next_epoch, now_ns)
+        if old is not None:
+            entry.deaths, entry.restarts = old.deaths, old.restarts
+            entry.last_why = old.last_why
+        self._table[worker] = entry
+        self._next_epoch += 1
+        return StartWorker(worker, entry.epoch)
+
+    def _registered(self, message: Registered, entry: _Worker) -> list[Command]:
+        entry.state = WorkerState.OPENING
+        entry.address = message.address
+        return [Send(message.worker, message.epoch, Assign(dict(self.positions), self.draining))]
+
+    def _silence(self, entry: _Worker, now_ns: int) -> str:
+        if entry.state is WorkerState.STARTING and now_ns - entry.since_ns > self.limits.start_timeout_ns:
+            return "it did not start in time"
+        heard = entry.state in (WorkerState.OPENING, WorkerState.READY)
+        if heard and now_ns - entry.heard_ns > self.limits.heartbeat_timeout_ns:
+            return f"no sign of life for {self.limits.heartbeat_timeout_ns / 1e9:g} s"
+        return ""
+
+    def _bury(self, worker: int, why: str, now_ns: int) -> list[Command]:
+        """Declare a worker's epoch dead, tell the others, and start it anew."""
+        entry = self._table[worker]
+        if self.phase is Phase.STARTING and entry.state is WorkerState.STARTING:
+            return self.fail(self._missing(why), now_ns)
+        entry.deaths += 1
+        entry.restarts += 1
+        entry.last_why = why
+        commands: list[Command] = [Abandon(worker, entry.epoch, why)]
+        if entry.deaths > self.limits.max_deaths:
+            entry.state = WorkerState.GONE
+            text = f"a worker keeps dying: worker={worker} deaths={entry.deaths} last={why!r}; does a tuple crash it?"
+            return commands + self.fail(WorkerLost(text), now_ns)
+        for task, home in self.homes.items():
+            if home == worker:
+                self._sources[task] = _Source()
+        self._schedule_recovery(now_ns)
+        commands.append(self._start_worker(worker, now_ns))
+        return commands + self._announce()
+
+    def _missing(self, why: str) -> WorkersMissing:
+        came = sum(entry.state is not WorkerState.STARTING for entry in self._table.values())
+        return WorkersMissing(f"{came} of {self.workers} workers started, then: {why}; are there enough free slots?")
+
+    def _announce(self) -> list[Command]:
+        """Tell every ready worker who the others are."""
+        if self.phase is Phase.LEAVING:
+            return []
+        self._version += 1
+        members = {
+            worker: Member(entry.epoch, entry.address)
+            for worker, entry in self._table.items()
+            if entry.state is WorkerState.READY and entry.address is not None
+        }
+        epochs = {worker: entry.epoch for worker, entry in self._table.items()}
+        return self._broadcast(Members(self._version, members, epochs))
+
+    # -- recovery
+
+    def _schedule_recovery(self, at_ns: int) -> None:
+        if self._recover_at_ns is None:
+            self._recover_at_ns = at_ns
+
+    def _recover_if_due(self, now_ns: int) -> list[Command]:
+        """Only when every worker is ready and acts on the newest membership."""
+        if self._recover_at_ns is None or now_ns < self._recover_at_ns or self.phase is Phase.LEAVING:
+            return []
+        together = all(
+            entry.state is WorkerState.READY and entry.applied == self._version for entry in self._table.values()
+        )
+        if not together:
+            return []
+        self._recover_at_ns = None
+        if self.phase is Phase.STARTING:
+            self.phase = Phase.RUNNING
+        else:
+            self.recoveries += 1
+        return self._broadcast(Recover())
+
+    # -- prefixes
+
+    def _commit(self, message: Prefixes) -> list[Command]:
+        moved = {
+            split: position
+            for split, position in message.positions.items()
+            if position.offset > self.positions[split].offset
+        }
+        if not moved:  # a ledger that asks again has not heard the answer
+            known = {split: self.positions[split].offset for split in message.positions}
+            return [Send(message.worker, message.epoch, Committed(known))]
+        self.positions.update(moved)
+        for entry in self._table.values():
+            entry.deaths = 0
+        offsets = {split: position.offset for split, position in moved.items()}
+        return [Persist(dict(self.positions)), *self._broadcast(Committed(offsets))]
+
+    def _someone_waits_for_commit(self) -> bool:
+        return any(source.wants_commit for source in self._sources.values())
+
+    # -- the end
+
+    def _leave_if_settled(self, now_ns: int) -> list[Command]:
+        if self.phase is Phase.RUNNING and all(source.settled for source in self._sources.values()):
+            return self._leave("all is done", now_ns)
+        return []
+
+    def _leave(self, reason: str, now_ns: int) -> list[Command]:
+        self.phase = Phase.LEAVING
+        self._leaving_since_ns = now_ns
+        commands = self._broadcast(Leave(reason))
+        for worker, entry in self._table.items():
+            if entry.state is WorkerState.STARTING:
+                entry.state = WorkerState.GONE
+                commands.append(Abandon(worker, entry.epoch, reason))
+        return commands + self._finish_if_empty()
+
+    def _give_up_waiting(self) -> list[Command]:
+        commands: list[Command] = []
+        for worker, entry in self._table.items():
+            if entry.state is not WorkerState.GONE:
+                entry.state = WorkerState.GONE
+                commands.append(Abandon(worker, entry.epoch, "it did not leave in time"))
+        return commands + self._finish_if_empty()
+
+    def _finish_if_empty(self) -> list[Command]:
+        if self.phase is Phase.LEAVING and all(e.state is WorkerState.GONE for e in self._table.values()):
+            self.phase = Phase.FINISHED
+            return [Finish(self.error)]
+        return []
+
+    def _broadcast(self, message: ToWorker) -> list[Command]:
+        """To everybody who can hear it: ready workers, and for the last word also those still opening."""
+        heard = (WorkerState.READY, WorkerState.OPENING) if isinstance(message, Leave) else (WorkerState.READY,)
+        return [Send(worker, entry.epoch, message) for worker, entry in self._table.items() if entry.state in heard]
+
+    # -- looking in
+
+    def epoch_of(self, worker: int) -> int:
+        return self._table[worker].epoch
+
+    def state_of(self, worker: int) -> WorkerState:
+        return self._table[worker].state
+
+    def restarts_of(self, worker: int) -> int:
+        return self._table[worker].restarts
+
+    @property
+    def next_epoch(self) -> int:
+        return self._next_epoch
+
+    def validate(self) -> None:
+        """Raise AssertionError if the coordinator contradicts itself."""
+        epochs = [entry.epoch for entry in self._table.values()]
+        assert len(set(epochs)) == len(epochs) and all(epoch < self._next_epoch for epoch in epochs)
+        assert all(entry.applied <= self._version for entry in self._table.values())

@@ -1,0 +1,231 @@
+"""The ledger knows which roots are pending, and is the only one that decides that a root is done.
+
+It lives with the source task that owns the roots. Every emission of a root, the first as well as each replay, is an
+incarnation with registers of its own: one for *complete*, one for *durable*. A register starts as the exclusive or
+of the ack ids that the emission sent out; every task that processes a bundle returns the id it received exclusive-or
+the ids it sent; so the register is zero when, and only when, everything was processed. Ack ids are random for every
+bundle and incarnation. Lineages must never be used for this: two incarnations would cancel each other out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tailrace.core.acks import Fold
+from tailrace.core.lineage import MASK
+from tailrace.metrics.histogram import Histogram
+
+
+class Root:
+    """One root that is not yet below the prefix."""
+
+    __slots__ = ("complete_ns", "due_ns", "durable", "emissions", "emitted_ns", "offset", "split", "timeouts", "value")
+
+    def __init__(self, split: int, offset: int, value: Any, due_ns: int) -> None:
+        self.split = split
+        self.offset = offset
+        self.value = value
+        self.due_ns = due_ns
+        self.emitted_ns = 0  # of the newest incarnation
+        self.complete_ns = 0  # 0 until complete
+        self.durable = False
+        self.timeouts = 0  # how often the backstop has struck
+        self.emissions: list[int] = []  # emission numbers, one an incarnation
+
+
+class _Registers:
+    __slots__ = ("complete", "durable", "root")
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+        self.complete = 0
+        self.durable = 0
+
+
+@dataclass(frozen=True)
+class LedgerLimits:
+    """How far a ledger may go."""
+
+    max_pending: int  # bounds the span from the prefix to the newest emission, so that a stuck root bounds memory
+    recovery_timeout_ns: int  # the backstop, for a loss that nobody noticed
+
+
+SLOW_FACTOR = 3
+"""The backstop waits at least this many times the longest recent latency: a long queue is not a loss."""
+
+
+class Ledger:
+    """Roots of the splits that one source task reads."""
+
+    def __init__(self, starts: dict[int, int], limits: LedgerLimits, rng: Random) -> None:
+        self._limits = limits
+        self._next_emission = rng.getrandbits(64)  # random, so that acks meant for a dead ledger match nothing here
+        self._live: dict[int, _Registers] = {}
+        self._spans: dict[int, deque[Root]] = {split: deque() for split in starts}
+        self._prefix: dict[int, int] = dict(starts)
+        self._committed: dict[int, int] = dict(starts)
+        self._below: dict[int, Any] = {}  # the newest value below each prefix, for the check of repeatability
+        self._pending = 0
+        self._slowest_ns = 0
+        self.complete_latency = Histogram()
+        self.durable_latency = Histogram()
+        self.reemitted = 0
+
+    # -- emitting
+
+    @property
+    def room(self) -> int:
+        """How many more roots may be emitted now."""
+        return self._limits.max_pending - self._pending
+
+    @property
+    def pending(self) -> int:
+        """Length of the span: roots from the prefix to the newest emission."""
+        return self._pending
+
+    def admit(self, split: int, offset: int, value: Any, due_ns: int) -> Root:
+        """Take a root that the source has just read. Its first emission follows."""
+        root = Root(split, offset, value, due_ns)
+        self._spans[split].append(root)
+        self._pending += 1
+        return root
+
+    def emit(self, root: Root, now_ns: int) -> int:
+        """A new incarnation of a root. Returns its emission number; ``arm`` must follow."""
+        emission = self._next_emission
+        self._next_emission = (emission + 1) & MASK
+        self._live[emission] = _Registers(root)
+        if root.emissions:
+            self.reemitted += 1
+        root.emissions.append(emission)
+        root.emitted_ns = now_ns
+        return emission
+
+    def arm(self, emission: int, ids: int, now_ns: int) -> None:
+        """The emission has sent out bundles with these ack ids, exclusive-ored."""
+        self.apply_both({emission: ids}, now_ns)
+
+    # -- acknowledging
+
+    def apply_both(self, fold: Fold, now_ns: int) -> None:
+        live = self._live
+        for emission, ids in fold.items():
+            registers = live.get(emission)
+            if registers is not None:
+                registers.complete ^= ids
+                registers.durable ^= ids
+                if not registers.complete:
+                    self._complete(registers.root, now_ns)
+                if not registers.durable:
+                    self._durable(registers.root, now_ns)
+
+    def apply_complete(self, fold: Fold, now_ns: int) -> None:
+        for emission, ids in fold.items():
+            registers = self._live.get(emission)
+            if registers is not None:
+                registers.complete ^= ids
+                if not registers.complete:
+                    self._complete(registers.root, now_ns)
+
+    def apply_durable(self, fold: Fold, now_ns: int) -> None:
+        for emission, ids in fold.items():
+            registers = self._live.get(emission)
+            if registers is not None:
+                registers.durable ^= ids
+                if not registers.durable:
+                    self._durable(registers.root, now_ns)
+
+    def _complete(self, root: Root, now_ns: int) -> None:
+        if not root.complete_ns:
+            root.complete_ns = now_ns
+            latency_ns = max(0, now_ns - root.due_ns)
+            self.complete_latency.record(latency_ns)
+            if len(root.emissions) == 1:  # a loss says nothing of how long work takes
+                self._slowest_ns = max(latency_ns, self._slowest_ns - (self._slowest_ns >> 10))
+
+    def _durable(self, root: Root, now_ns: int) -> None:
+        if root.durable:
+            return
+        self._complete(root, now_ns)  # a fold may bring the durable mark before the complete one
+        root.durable = True
+        self.durable_latency.record(max(0, now_ns - root.due_ns))
+        for emission in root.emissions:
+            del self._live[emission]
+        self._advance(root.split)
+
+    def _advance(self, split: int) -> None:
+        """Move the prefix over the longest run of durable roots."""
+        span = self._spans[split]
+        while span and span[0].durable:
+            root = span.popleft()
+            self._pending -= 1
+            self._prefix[split] = root.offset + 1
+            self._below[split] = root.value
+
+    # -- committing
+
+    def uncommitted(self) -> dict[int, tuple[int, Any]]:
+        """Prefixes that moved since the last commit, each with the value just below it."""
+        return {
+            split: (offset, self._below[split])
+            for split, offset in self._prefix.items()
+            if offset > self._committed[split]
+        }
+
+    @property
+    def moved(self) -> bool:
+        """Whether some prefix is ahead of what was committed."""
+        return self._prefix != self._committed
+
+    def committed(self, split: int, offset: int) -> None:
+        """The coordinator has put this prefix where a restart will find it."""
+        if split in self._committed:
+            self._committed[split] = max(offset, self._committed[split])
+
+    @property
+    def settled(self) -> bool:
+        """Nothing pending, and all of it committed."""
+        return not self._pending and self._prefix == self._committed
+
+    @property
+    def waits_for_commit(self) -> bool:
+        """The oldest root of some split has been processed, but no sink has committed it yet."""
+        return any(span and span[0].complete_ns for span in self._spans.values())
+
+    # -- recovering
+
+    def unfinished(self) -> list[Root]:
+        """Every root that is not durable, in the order of emission: what recovery re-emits."""
+        return [root for span in self._spans.values() for root in span if not root.durable]
+
+    def overdue(self, now_ns: int) -> list[Root]:
+        """Roots that wait so long that something must have been lost unnoticed. Doubles its patience each time."""
+        patience_ns = max(self._limits.recovery_timeout_ns, SLOW_FACTOR * self._slowest_ns)
+        found = [root for root in self.unfinished() if now_ns - root.emitted_ns > patience_ns << min(root.timeouts, 6)]
+        for root in found:
+            root.timeouts += 1
+        return found
+
+    def validate(self) -> None:
+        """Raise AssertionError if the ledger contradicts itself."""
+        roots = [root for span in self._spans.values() for root in span]
+        assert self._pending == len(roots) <= self._limits.max_pending, (self._pending, len(roots))
+        assert all(self._committed[split] <= offset for split, offset in self._prefix.items())
+        live = {emission for root in roots if not root.durable for emission in root.emissions}
+        assert live == set(self._live), "registers and pending roots disagree"
+        for split, span in self._spans.items():
+            _assert_increasing(self._prefix[split], (root.offset for root in span))
+            assert not span or not span[0].durable, f"prefix of split {split} lags behind"
+
+    def __iter__(self) -> Iterator[Root]:
+        return (root for span in self._spans.values() for root in span)
+
+
+def _assert_increasing(low: int, offsets: Iterable[int]) -> None:
+    for offset in offsets:
+        assert offset >= low, f"offset {offset} is below {low}"
+        low = offset + 1

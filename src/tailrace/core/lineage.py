@@ -1,0 +1,50 @@
+"""A lineage names a tuple for de-duplication: equal for two incarnations of it, different for everything else.
+
+It starts from the root and folds in, hop by hop, the edge travelled (which implies the operator that emitted),
+the output's index within its call, and the target task where an edge broadcasts. It is a 64-bit number made by
+multiplication and addition alone, because it is computed for every tuple: the root is scrambled thoroughly once,
+and from there on an affine step keeps different paths apart as well as anything slower would. A sink compares
+lineages of pending roots only, so a clash needs two of perhaps a million to agree in 64 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tailrace.policy.hashing import stable_hash
+
+MASK = (1 << 64) - 1
+STEP = 0xD1342543DE82EF95
+INDEX = 0x9E3779B97F4A7C15
+BROADCAST = 0xA0761D6478BD642F
+
+
+def split_salt(source: str, split: str) -> int:
+    """What tells the roots of one split from those of another."""
+    return stable_hash(("split", source, split))
+
+
+def edge_salt(upstream: str, downstream: str, port: str, ordinal: int) -> int:
+    """What tells two edges apart. Made of names, so that it survives a restart with an edited topology."""
+    return stable_hash(("edge", upstream, downstream, port, ordinal))
+
+
+def root_lineage(salt: int, offset: int) -> int:
+    """The lineage of a root: the finalizer of splitmix64 over its place in the split."""
+    mixed = (salt + (offset + 1) * INDEX) & MASK
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & MASK
+    return mixed ^ (mixed >> 31)
+
+
+def child_lineages(parents: Sequence[int], salt: int, indices: Sequence[int] | None) -> list[int]:
+    """Lineages of tuples sent along one edge. ``indices`` of None: each is the only output of its call."""
+    if indices is None:
+        return [(parent * STEP + salt) & MASK for parent in parents]
+    return [(parent * STEP + salt + index * INDEX) & MASK for parent, index in zip(parents, indices, strict=True)]
+
+
+def broadcast_lineages(lineages: Sequence[int], task: int) -> list[int]:
+    """Lineages of one task's copies on an edge that broadcasts."""
+    shift = (task + 1) * BROADCAST
+    return [(lineage * STEP + shift) & MASK for lineage in lineages]

@@ -1,0 +1,204 @@
+"""The router turns what an operator emitted into bundles, one for each task that receives some of it.
+
+Children of one bundle that go to one task are one bundle again, with one ack id. A bundle is a plain tuple, because
+it is made for every tuple and hop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Protocol
+
+from tailrace.core.lineage import broadcast_lineages, child_lineages
+from tailrace.core.plan import EdgePlan
+from tailrace.policy.grouping import ALL, Chooser
+
+Bundle = tuple[int, int, int, int, list[int] | None, list[Any]]
+"""(emission number, split index, offset, ack id, lineages or None, values)"""
+
+MAX_BUNDLE = 64
+"""Tuples in one bundle. A call that emits more makes several: a receiver's queue is bounded in bundles, and what comes
+of a bundle leaves when all of it has been run."""
+
+LINEAGE_SHIFT = 33
+"""The upper bits of a lineage pick the task: multiplication mixes upwards, so they are the best ones."""
+
+
+Unroutable = Callable[[int, int, int, Any, int | None, BaseException], int]
+"""(emission number, split index, offset, value, lineage, error) -> ack ids of what was sent instead."""
+
+
+def _raise(emission: int, split: int, offset: int, value: Any, lineage: int | None, error: BaseException) -> int:
+    raise error
+
+
+class Lane:
+    """Bundles on their way along one edge to one task. The runtime empties it."""
+
+    __slots__ = ("bundles", "edge", "target")
+
+    def __init__(self, edge: int, target: int) -> None:
+        self.edge = edge
+        self.target = target  # task number
+        self.bundles: list[Bundle] = []
+
+    def take(self) -> list[Bundle]:
+        taken, self.bundles = self.bundles, []
+        return taken
+
+
+class Out(Protocol):
+    """One outgoing edge of one task."""
+
+    def send(
+        self,
+        emission: int,
+        split: int,
+        offset: int,
+        values: list[Any],
+        parents: list[int] | None,
+        indices: list[int] | None,
+    ) -> int:
+        """Pass the values on. Returns the exclusive or of the ack ids they were given."""
+        ...
+
+
+class LaneOut:
+    """An edge that leads to other tasks, through lanes."""
+
+    def __init__(self, edge: EdgePlan, lanes: Sequence[Lane], chooser: Chooser | None, rng: Random) -> None:
+        self.edge = edge
+        self.lanes = tuple(lanes)
+        self._salt = edge.salt
+        self._lineages = edge.lineages
+        self._new_id: Callable[[int], int] = rng.getrandbits
+        self._choose = self._by_lineage if edge.by_lineage else chooser.choose_many if chooser else None
+        self.unroutable: Unroutable = _raise
+
+    def send(
+        self,
+        emission: int,
+        split: int,
+        offset: int,
+        values: list[Any],
+        parents: list[int] | None,
+        indices: list[int] | None,
+    ) -> int:
+        if not values:
+            return 0
+        if len(values) > MAX_BUNDLE:
+            return self._send_in_pieces(emission, split, offset, values, parents, indices)
+        lineages: list[int] | None = None
+        if self._lineages:
+            assert parents is not None
+            lineages = child_lineages(parents, self._salt, indices)
+        if len(self.lanes) == 1:
+            ack = self._new_id(64)
+            if lineages is not None and self.edge.grouping.name == "broadcast":
+                lineages = broadcast_lineages(lineages, 0)
+            self.lanes[0].bundles.append((emission, split, offset, ack, lineages, values))
+            return ack
+        assert self._choose is not None
+        try:
+            choices = self._choose(lineages if self.edge.by_lineage else values)  # type: ignore[arg-type]
+        except Exception as error:
+            return self._send_routable(emission, split, offset, values, parents, indices, error)
+        if len(values) == 1 and choices[0] != ALL:
+            ack = self._new_id(64)
+            self.lanes[choices[0]].bundles.append((emission, split, offset, ack, lineages, values))
+            return ack
+        return self._deal(emission, split, offset, values, lineages, choices)
+
+    def _send_routable(
+        self,
+        emission: int,
+        split: int,
+        offset: int,
+        values: list[Any],
+        parents: list[int] | None,
+        indices: list[int] | None,
+        error: Exception,
+    ) -> int:
+        """Some tuple has no key, say: send the others, and let the operator's ``on_error`` decide about that one."""
+        if len(values) == 1:
+            return self.unroutable(emission, split, offset, values[0], parents[0] if parents else None, error)
+        acks = 0
+        for position in range(len(values)):
+            one = slice(position, position + 1)
+            acks ^= self.send(
+                emission,
+                split,
+                offset,
+                values[one],
+                None if parents is None else parents[one],
+                None if indices is None else indices[one],
+            )
+        return acks
+
+    def _by_lineage(self, lineages: Sequence[int]) -> list[int]:
+        """Two incarnations of a tuple must meet in one task of a committing sink."""
+        tasks = len(self.lanes)
+        return [(lineage >> LINEAGE_SHIFT) % tasks for lineage in lineages]
+
+    def _deal(
+        self,
+        emission: int,
+        split: int,
+        offset: int,
+        values: list[Any],
+        lineages: list[int] | None,
+        choices: Sequence[int],
+    ) -> int:
+        dealt: dict[int, list[Any]] = {}
+        named: dict[int, list[int]] = {}
+        for position, task in enumerate(choices):
+            if task == ALL:
+                return self._send_to_all(emission, split, offset, values, lineages)
+            if task in dealt:
+                dealt[task].append(values[position])
+                if lineages is not None:
+                    named[task].append(lineages[position])
+            else:
+                dealt[task] = [values[position]]
+                if lineages is not None:
+                    named[task] = [lineages[position]]
+        acks = 0
+        for task, some in dealt.items():
+            ack = self._new_id(64)
+            acks ^= ack
+            self.lanes[task].bundles.append((emission, split, offset, ack, named.get(task), some))
+        return acks
+
+    def _send_to_all(
+        self, emission: int, split: int, offset: int, values: list[Any], lineages: list[int] | None
+    ) -> int:
+        acks = 0
+        for task, lane in enumerate(self.lanes):
+            ack = self._new_id(64)
+            acks ^= ack
+            own = None if lineages is None else broadcast_lineages(lineages, task)
+            lane.bundles.append((emission, split, offset, ack, own, values))
+        return acks
+
+    def _send_in_pieces(
+        self,
+        emission: int,
+        split: int,
+        offset: int,
+        values: list[Any],
+        parents: list[int] | None,
+        indices: list[int] | None,
+    ) -> int:
+        acks = 0
+        for low in range(0, len(values), MAX_BUNDLE):
+            piece = slice(low, low + MAX_BUNDLE)
+            acks ^= self.send(
+                emission,
+                split,
+                offset,
+                values[piece],
+                None if parents is None else parents[piece],
+                None if indices is None else indices[piece],
+            )
+        return acks

@@ -1,0 +1,76 @@
+"""A committing sink shows each lineage once.
+
+Its log remembers the lineages it has taken for roots at or above the prefix. Below the prefix it needs no memory:
+every root there is durable at every sink, so whatever arrives is a duplicate. A duplicate of something not yet
+committed becomes durable only together with the first copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+WRITE = 0
+DUPLICATE_PENDING = 1
+DUPLICATE_DURABLE = 2
+
+PRUNE_AT_LEAST = 1024
+"""Entries by which the log must have doubled before it is worth looking for some to forget."""
+
+Mark = tuple[int, int, int]
+"""(split index, offset, lineage)"""
+
+
+class SinkLog:
+    """What one task of a committing sink remembers."""
+
+    def __init__(self, prefixes: dict[int, int], recovered: Iterable[Mark]) -> None:
+        self._prefix = dict(prefixes)
+        self._durable: dict[int, tuple[int, int]] = {}  # lineage -> (split, offset)
+        self._open: dict[int, tuple[int, int]] = {}  # the same, written but not committed
+        for split, offset, lineage in recovered:
+            if offset >= self._prefix.get(split, 0):
+                self._durable[lineage] = (split, offset)
+        self._prune_at = 2 * len(self._durable) + PRUNE_AT_LEAST
+
+    def admit(self, split: int, offset: int, lineage: int) -> int:
+        """What to do with a tuple: WRITE, or drop it as one or the other DUPLICATE."""
+        if offset < self._prefix.get(split, 0) or lineage in self._durable:
+            return DUPLICATE_DURABLE
+        return DUPLICATE_PENDING if lineage in self._open else WRITE
+
+    def wrote(self, split: int, offset: int, lineage: int) -> None:
+        """A tuple that was admitted has been written, and waits for the commit."""
+        self._open[lineage] = (split, offset)
+
+    @property
+    def open_marks(self) -> list[Mark]:
+        """What the next commit will hold, in the order of writing."""
+        return [(split, offset, lineage) for lineage, (split, offset) in self._open.items()]
+
+    def committed(self) -> None:
+        """All that was written so far is durable."""
+        self._durable.update(self._open)
+        self._open.clear()
+        if len(self._durable) > self._prune_at:
+            self._prune()
+
+    def advance(self, split: int, offset: int) -> None:
+        """The source has committed this prefix."""
+        if offset > self._prefix.get(split, 0):
+            self._prefix[split] = offset
+
+    @property
+    def prefixes(self) -> dict[int, int]:
+        return self._prefix
+
+    def __len__(self) -> int:
+        return len(self._durable) + len(self._open)
+
+    def _prune(self) -> None:
+        prefix = self._prefix
+        self._durable = {lineage: mark for lineage, mark in self._durable.items() if mark[1] >= prefix.get(mark[0], 0)}
+        self._prune_at = 2 * len(self._durable) + PRUNE_AT_LEAST
+
+    def validate(self) -> None:
+        """Raise AssertionError if the log contradicts itself."""
+        assert not self._open.keys() & self._durable.keys(), "a lineage is both committed and not"

@@ -1,0 +1,334 @@
+"""A stage is one operator inside a task: it calls the user's function and passes the results on.
+
+A stage takes the values of one bundle at a time and returns the exclusive or of the ack ids of all it sent, so that
+the task can acknowledge the bundle. Stages joined by fused edges call each other directly. The execution time of
+every call is measured: the end of one call is the start of the next, which is one reading of the clock a tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Protocol
+
+from tailrace.clock import Clock
+from tailrace.connector import CommittingWriter, Entry
+from tailrace.core.acks import AckFold, Fold, fold_into
+from tailrace.core.failure import CAUGHT, dead_letter, task_error
+from tailrace.core.lineage import child_lineages
+from tailrace.core.plan import EdgePlan, Plan
+from tailrace.core.router import Out
+from tailrace.core.sinklog import DUPLICATE_DURABLE, WRITE, SinkLog
+from tailrace.metrics.counters import TaskCounters
+from tailrace.topology import OnError
+
+Lineages = list[int] | None
+Indices = list[int] | None
+
+DEAD_LETTER_INDEX = 0xDEAD
+"""Output index of a dead letter: apart from the indices of what the same call might have emitted."""
+
+
+class Stage(Protocol):
+    """Law: ``run`` returns the exclusive or of the ack ids of exactly the bundles it made."""
+
+    def run(self, emission: int, split: int, offset: int, values: list[Any], lineages: Lineages) -> int: ...
+
+
+class Wiring:
+    """What every stage has: its place, its outgoing edges, and what it does about errors."""
+
+    def __init__(
+        self, operator: str, task: int, on_error: OnError, counters: TaskCounters, clock: Clock, outs: Sequence[Out]
+    ) -> None:
+        self.operator = operator
+        self.task = task  # index within the operator
+        self.on_error = on_error
+        self.counters = counters
+        self.clock = clock
+        self.outs = tuple(outs)
+        self.letters: tuple[Out, ...] = ()
+
+    def send(
+        self, emission: int, split: int, offset: int, values: list[Any], parents: Lineages, indices: Indices
+    ) -> int:
+        self.counters.emitted += len(values)
+        ids = 0
+        for out in self.outs:
+            ids ^= out.send(emission, split, offset, values, parents, indices)
+        return ids
+
+    def failed(
+        self, emission: int, split: int, offset: int, value: Any, lineage: int | None, error: BaseException
+    ) -> int:
+        """Skip the tuple, send it to the dead letters, or raise the TaskError that ends the run."""
+        if self.on_error is OnError.FAIL:
+            raise task_error(self.operator, self.task, value, error) from None
+        if self.on_error is OnError.SKIP:
+            self.counters.skipped += 1
+            return 0
+        self.counters.dead_letters += 1
+        letter = dead_letter(self.operator, self.task, value, error)
+        parents = None if lineage is None else [lineage]
+        ids = 0
+        for out in self.letters:
+            ids ^= out.send(emission, split, offset, [letter], parents, [DEAD_LETTER_INDEX])
+        return ids
+
+    def measured(self, durations: list[int]) -> None:
+        counters = self.counters
+        counters.received += len(durations)
+        counters.busy_ns += sum(durations)
+        counters.execution.record_many(durations)
+
+
+class MapStage:
+    """One tuple in, one out."""
+
+    def __init__(self, function: Callable[[Any], Any], wiring: Wiring) -> None:
+        self._function = function
+        self.wiring = wiring
+
+    def run(self, emission: int, split: int, offset: int, values: list[Any], lineages: Lineages) -> int:
+        function, wiring = self._function, self.wiring
+        clock = wiring.clock
+        ids = 0
+        results: list[Any] = []
+        failed: set[int] = set()
+        durations: list[int] = []
+        last_ns = clock()
+        for value in values:
+            try:
+                results.append(function(value))
+            except CAUGHT as error:
+                position = len(durations)
+                failed.add(position)
+                lineage = None if lineages is None else lineages[position]
+                ids ^= wiring.failed(emission, split, offset, value, lineage, error)
+            now_ns = clock()
+            durations.append(now_ns - last_ns)
+            last_ns = now_ns
+        wiring.measured(durations)
+        if failed and lineages is not None:
+            lineages = [lineage for position, lineage in enumerate(lineages) if position not in failed]
+        return ids ^ wiring.send(emission, split, offset, results, lineages, None)
+
+
+class FlatMapStage:
+    """One tuple in, any number out."""
+
+    def __init__(self, function: Callable[[Any], Any], wiring: Wiring) -> None:
+        self._function = function
+        self.wiring = wiring
+
+    def run(self, emission: int, split: int, offset: int, values: list[Any], lineages: Lineages) -> int:
+        function, wiring = self._function, self.wiring
+        clock = wiring.clock
+        ids = 0
+        durations: list[int] = []
+        last_ns = clock()
+        for position, value in enumerate(values):
+            try:
+                results = list(_iterable(function(value)))
+            except CAUGHT as error:
+                lineage = None if lineages is None else lineages[position]
+                ids ^= wiring.failed(emission, split, offset, value, lineage, error)
+                results = []
+            now_ns = clock()
+            durations.append(now_ns - last_ns)
+            if results:
+                if lineages is None:
+                    ids ^= wiring.send(emission, split, offset, results, None, None)
+                else:
+                    count = len(results)
+                    parents = [lineages[position]] * count
+                    ids ^= wiring.send(emission, split, offset, results, parents, list(range(count)))
+                last_ns = clock()
+            else:
+                last_ns = now_ns
+        wiring.measured(durations)
+        return ids
+
+
+def _iterable(results: Any) -> Any:
+    if results is None:
+        raise TypeError("a flat_map function returned None, not an iterable: did you forget to return or yield?")
+    return results
+
+
+class FilterStage:
+    """One tuple in, the same or none out."""
+
+    def __init__(self, function: Callable[[Any], Any], wiring: Wiring) -> None:
+        self._function = function
+        self.wiring = wiring
+
+    def run(self, emission: int, split: int, offset: int, values: list[Any], lineages: Lineages) -> int:
+        function, wiring = self._function, self.wiring
+        clock = wiring.clock
+        ids = 0
+        kept: list[Any] = []
+        parents: Lineages = None if lineages is None else []
+        durations: list[int] = []
+        last_ns = clock()
+        for position, value in enumerate(values):
+            try:
+                keep = function(value)
+            except CAUGHT as error:
+                keep = False
+                lineage = None if lineages is None else lineages[position]
+                ids ^= wiring.failed(emission, split, offset, value, lineage, error)
+            now_ns = clock()
+            durations.append(now_ns - last_ns)
+            last_ns = now_ns
+            if keep:
+                kept.append(value)
+                if parents is not None and lineages is not None:
+                    parents.append(lineages[position])
+        wiring.measured(durations)
+        if kept:
+            ids ^= wiring.send(emission, split, offset, kept, parents, None)
+        return ids
+
+
+class CallSinkStage:
+    """A sink that does not commit: writing a tuple is all there is to it."""
+
+    def __init__(self, write: Callable[[Any], None], wiring: Wiring) -> None:
+        self._write = write
+        self.wiring = wiring
+
+    def run(self, emission: int, split: int, offset: int, values: list[Any], lineages: Lineages) -> int:
+        write, wiring = self._write, self.wiring
+        clock = wiring.clock
+        ids = 0
+        durations: list[int] = []
+        last_ns = clock()
+        for position, value in enumerate(values):
+            try:
+                write(value)
+            except CAUGHT as error:
+                lineage = None if lineages is None else lineages[position]
+                ids ^= wiring.failed(emission, split, offset, value, lineage, error)
+            now_ns = clock()
+            durations.append(now_ns - last_ns)
+            last_ns = now_ns
+        wiring.measured(durations)
+        return ids
+
+
+class CommitSinkStage:
+    """A sink that commits: what it takes is complete at once, and durable when it is committed.
+
+    It gives what it takes from a bundle an ack id of its own, so that the task may acknowledge the bundle at once.
+    """
+
+    def __init__(
+        self, writer: CommittingWriter, log: SinkLog, acks: dict[int, AckFold], plan: Plan, rng: Random, wiring: Wiring
+    ) -> None:
+        self._writer = writer
+        self._write = writer.write
+        self.log = log
+        self._acks = acks
+        self._owners = plan.owners
+        self._splits = [split.key for split in plan.splits]
+        self._new_id = rng.getrandbits
+        self._waiting: dict[int, Fold] = {}  # ledger's task -> durable acks that wait for the commit
+        self.wiring = wiring
+        self._rows = 0  # written since the last commit
+        self._first_ns = 0  # when the first of them was
+        self._forgotten = dict(log.prefixes)
+
+    def run(self, emission: int, split: int, offset: int, values: list[Any], lineages: Lineages) -> int:
+        assert lineages is not None
+        write, log, wiring = self._write, self.log, self.wiring
+        clock = wiring.clock
+        ids = 0
+        waits = False
+        durations: list[int] = []
+        last_ns = clock()
+        for value, lineage in zip(values, lineages, strict=True):
+            verdict = log.admit(split, offset, lineage)
+            if verdict == WRITE:
+                try:
+                    write(value)
+                except CAUGHT as error:
+                    ids ^= wiring.failed(emission, split, offset, value, lineage, error)
+                else:
+                    log.wrote(split, offset, lineage)
+                    waits = True
+                    if not self._rows:
+                        self._first_ns = last_ns
+                    self._rows += 1
+            else:
+                wiring.counters.duplicates += 1
+                waits = waits or verdict != DUPLICATE_DURABLE
+            now_ns = clock()
+            durations.append(now_ns - last_ns)
+            last_ns = now_ns
+        wiring.measured(durations)
+        if waits:
+            ids ^= self._acknowledge_later(emission, self._owners[split])
+        return ids
+
+    def _acknowledge_later(self, emission: int, owner: int) -> int:
+        ack = self._new_id(64)
+        complete = self._acks[owner].complete
+        complete[emission] = complete.get(emission, 0) ^ ack
+        waiting = self._waiting.setdefault(owner, {})
+        waiting[emission] = waiting.get(emission, 0) ^ ack
+        return ack
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When what was written must be committed; None if nothing was."""
+        if not self._rows:
+            return None
+        return 0 if self._writer.full else self._first_ns + self._writer.commit_every_ns
+
+    def commit(self) -> None:
+        """Make what was written durable, and release the acks that waited for it. Raises ``Fenced``."""
+        if not self._rows:
+            return
+        self._writer.commit([Entry(self._splits[split], *mark) for split, *mark in self.log.open_marks])
+        self.log.committed()
+        self._rows = 0
+        for owner, fold in self._waiting.items():
+            fold_into(self._acks[owner].durable, fold)
+        self._waiting = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        moved = {
+            self._splits[split]: offset
+            for split, offset in self.log.prefixes.items()
+            if offset > self._forgotten.get(split, 0)
+        }
+        if moved:
+            self._writer.forget(moved)
+            self._forgotten = dict(self.log.prefixes)
+
+
+class FusedOut:
+    """An edge to a stage in the same task: a plain call."""
+
+    def __init__(self, edge: EdgePlan, stage: Stage) -> None:
+        self._salt = edge.salt
+        self._lineages = edge.lineages
+        self._run = stage.run
+
+    def send(
+        self,
+        emission: int,
+        split: int,
+        offset: int,
+        values: list[Any],
+        parents: list[int] | None,
+        indices: list[int] | None,
+    ) -> int:
+        if not values:
+            return 0
+        if not self._lineages:
+            return self._run(emission, split, offset, values, None)
+        assert parents is not None
+        return self._run(emission, split, offset, values, child_lineages(parents, self._salt, indices))

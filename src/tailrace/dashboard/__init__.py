@@ -1,0 +1,8 @@
+"""Progress for people: a live table on a terminal, plain lines elsewhere, a summary at the end."""
+
+from tailrace.dashboard.live import LiveTable
+from tailrace.dashboard.plain import plain_line
+from tailrace.dashboard.summary import render_summary
+from tailrace.dashboard.watch import watch
+
+__all__ = ["LiveTable", "plain_line", "render_summary", "watch"]

@@ -1,0 +1,67 @@
+"""Watching a run: poll its progress and show it in the way that suits the console, until the run ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+
+from tailrace.dashboard.live import LiveTable
+from tailrace.dashboard.plain import plain_line
+
+_GLANCE_S = 0.1  # how soon the end of a run is noticed, however long the interval
+
+Show = Callable[[dict[str, Any]], None]
+
+
+def watch(
+    progress_source: Callable[[], dict[str, Any] | None],
+    is_active: Callable[[], bool],
+    interval_s: float,
+    console: Console | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Show each new progress until the run is over, the last one included."""
+    if interval_s <= 0:
+        raise ValueError(f"interval must be positive: interval_s={interval_s}")
+    console = console or Console()
+    if console.is_terminal and not console.is_dumb_terminal:
+        with LiveTable(console) as table:
+            _poll(progress_source, is_active, interval_s, table.update, sleep)
+    else:
+        _poll(progress_source, is_active, interval_s, _printer(console), sleep)
+
+
+def _printer(console: Console) -> Show:
+    def show(progress: dict[str, Any]) -> None:
+        console.print(plain_line(progress), soft_wrap=True, markup=False, highlight=False)
+
+    return show
+
+
+def _poll(
+    progress_source: Callable[[], dict[str, Any] | None],
+    is_active: Callable[[], bool],
+    interval_s: float,
+    show: Show,
+    sleep: Callable[[float], None],
+) -> None:
+    shown = None
+    active = True
+    while active:
+        active = is_active()  # asked before the progress is read: the last one read is then final
+        progress = progress_source()
+        if progress is not None and progress != shown:
+            show(progress)
+            shown = progress
+        if active:
+            _rest(interval_s, is_active, sleep)
+
+
+def _rest(interval_s: float, is_active: Callable[[], bool], sleep: Callable[[float], None]) -> None:
+    left_s = interval_s
+    while left_s > 0 and is_active():
+        sleep(min(left_s, _GLANCE_S))
+        left_s -= _GLANCE_S

@@ -1,0 +1,255 @@
+"""The demonstration: a word count with one straggling operator, which loses a worker half-way and no row.
+
+Every row names the sentence and the position it came from. Whether each arrived exactly once is therefore a question
+to the output files alone, and the engine is not asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from tailrace import Run, Topology, at_rate, fields, to_jsonl
+from tailrace.dashboard import render_summary, watch
+
+RATE = 150  # sentences a second: about 900 words, which two busy cores can take
+READERS = 2
+QUICK_S, SLOW_S = 0.002, 0.080
+SLOW_EVERY = 37  # prime, so that slow sentences reach all tasks
+ROLL_S = 0.5
+INTERVAL_S = 1.0
+WORDS = (
+    "the water of a river runs to the mill and turns its wheel while stone grinds grain to flour "
+    "then the race carries what is left swiftly away past reeds under a bridge home"
+).split()
+
+Sentence = tuple[int, str]
+
+
+class Word(NamedTuple):
+    sentence: int
+    position: int
+    text: str
+
+
+def sentence(number: int) -> Sentence:
+    """The same one for the same number, so that reading again gives the same stream."""
+    rng = Random(number)
+    return number, " ".join(rng.choice(WORDS) for _ in range(rng.randint(3, 9)))
+
+
+def read(total: int, split: int, splits: int) -> Iterator[Sentence]:
+    return map(sentence, range(split, total, splits))
+
+
+def look_up(value: Sentence) -> Sentence:
+    """Stands for a call to a service: quick as a rule, and forty times slower for a few."""
+    time.sleep(SLOW_S if value[0] % SLOW_EVERY == 0 else QUICK_S)
+    return value
+
+
+def split_words(value: Sentence) -> list[Word]:
+    number, text = value
+    return [Word(number, position, word) for position, word in enumerate(text.split())]
+
+
+def text_of(word: Word) -> str:
+    return word.text
+
+
+class RunningCount:
+    """Each word with how often this task has seen it."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def process(self, word: Word) -> dict[str, Any]:
+        self._counts[word.text] += 1
+        return {**word._asdict(), "count": self._counts[word.text]}
+
+
+def build(folder: Path, total: int, workers: int) -> Topology:
+    topology = Topology("demo")
+    sentences = topology.source("sentences", at_rate(partial(read, total), RATE), tasks=READERS)
+    known = sentences.map("look_up", look_up, tasks=workers)
+    words = known.flat_map("split", split_words, tasks=workers)
+    counts = words.map("count", RunningCount, tasks=workers, grouping=fields(text_of), stateful=True)
+    counts.sink("out", to_jsonl(folder, roll_seconds=ROLL_S), tasks=2)
+    return topology
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the output files say."""
+
+    rows: int
+    sentences: int
+    doubled: int
+    missing: int
+    most_frequent: list[tuple[str, int]]
+
+    @property
+    def ok(self) -> bool:
+        return not self.doubled and not self.missing
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{self.rows:,} rows, each exactly once"
+        return f"NOT exactly once: {self.rows:,} rows, {self.doubled:,} doubled, {self.missing:,} missing"
+
+
+def judge(folder: Path, total: int | None) -> Verdict:
+    """Compare the files with what was to be read: ``total`` sentences, or if None all up to the last of each split."""
+    rows = [json.loads(line) for path in folder.glob("part-*.jsonl") for line in path.read_text("utf-8").splitlines()]
+    seen = Counter(Word(row["sentence"], row["position"], row["text"]) for row in rows)
+    expected = {word for number in _numbers(seen, total) for word in split_words(sentence(number))}
+    return Verdict(
+        rows=len(rows),
+        sentences=len({word.sentence for word in seen}),
+        doubled=len(rows) - len(seen),
+        missing=len(expected - seen.keys()),
+        most_frequent=Counter(row["text"] for row in rows).most_common(3),
+    )
+
+
+def _numbers(seen: Iterable[Word], total: int | None) -> Iterator[int]:
+    if total is not None:
+        yield from range(total)
+        return
+    last: dict[int, int] = {}
+    for word in seen:
+        reader = word.sentence % READERS
+        last[reader] = max(last.get(reader, 0), word.sentence)
+    for reader, number in last.items():
+        yield from range(reader, number + 1, READERS)
+
+
+class Killer(threading.Thread):
+    """Kills a worker after a while, and tells what it did and when all are back."""
+
+    def __init__(self, run: Run, after_s: float, console: Console) -> None:
+        super().__init__(name="demo-killer", daemon=True)
+        self._run = run
+        self._after_s = after_s
+        self._console = console
+        self._cancelled = threading.Event()
+        self.killed = False
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+        self.join()
+
+    def run(self) -> None:
+        self._run.awaitRunning()
+        if self._cancelled.wait(self._after_s):
+            return
+        pids = self._run.workerPids()
+        if not pids:
+            return
+        victim = 1 if 1 in pids else min(pids)
+        lost = _tasks_on(victim, self._run.lastProgress)
+        os.kill(pids[victim], signal.SIGKILL)
+        self.killed = True
+        self._say(f"kill -9 {pids[victim]}: worker {victim} is gone, and with it {lost}", "bold red")
+        while not self._cancelled.wait(0.05):
+            progress = self._run.lastProgress
+            if progress is not None and progress["recoveries"] and _all_running(progress):
+                again = f"{progress['reemitted']:,} sentences were under way and were emitted again"
+                self._say(f"worker {victim} is back: {again}", "bold green")
+                return
+
+    def _say(self, text: str, style: str) -> None:
+        self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _all_running(progress: dict[str, Any]) -> bool:
+    return all(worker["state"] == "running" for worker in progress["workers"])
+
+
+def _tasks_on(worker: int, progress: dict[str, Any] | None) -> str:
+    operators = progress["operators"] if progress else []
+    labels = [
+        f"{operator['name']}/{task['task']}"
+        for operator in operators
+        for task in operator["tasks"]
+        if task["worker"] == worker
+    ]
+    return ", ".join(labels) or "all of its tasks"
+
+
+def run_demo(seconds: float, workers: int, kill: bool, out: Path | None, console: Console) -> int:
+    """Run it, show it, judge it. Returns the exit code: 0, 1 if a row is missing or doubled, 130 after Ctrl-C."""
+    with _folder(out) as folder:
+        total = max(1, round(seconds * RATE))
+        topology = build(folder, total, workers)
+        _print(console, f"{topology}\n\n{total:,} sentences at {RATE} a second, on {workers} worker processes")
+        _print(
+            console, f"one sentence in {SLOW_EVERY} takes look_up {SLOW_S / QUICK_S:.0f} times as long as the rest\n"
+        )
+        run: Run = topology.run(workers=workers)
+        killer = Killer(run, seconds / 2, console)
+        if kill:
+            killer.start()
+        interrupted = _attend(run, console)
+        if kill:
+            killer.cancel()
+        return _conclude(run, judge(folder, None if interrupted else total), interrupted, out, console)
+
+
+def _attend(run: Run, console: Console) -> bool:
+    """Watch until the run ends. True if the user ended it, in which case it was drained."""
+    try:
+        # Not isActive: awaitTermination returns only when the last progress is there, and raises what went wrong.
+        watch(lambda: run.lastProgress, lambda: not run.awaitTermination(0), INTERVAL_S, console)
+    except KeyboardInterrupt:
+        _print(console, "\ndraining: what was read becomes durable, nothing more is read (Ctrl-C again to give up)")
+        run.stop()
+        return True
+    except BaseException:
+        run.stop(0)
+        raise
+    return False
+
+
+def _conclude(run: Run, verdict: Verdict, interrupted: bool, out: Path | None, console: Console) -> int:
+    progress = run.lastProgress
+    assert progress is not None  # there is one at the latest when a run has ended
+    _print(console, f"\n{render_summary(progress)}\n")
+    if progress["stateLost"]:
+        lost = ", ".join(progress["stateLost"])
+        _print(console, f"state of {lost} is kept in memory only: a task that moves begins to count anew")
+    words = ", ".join(f"{word} {count:,}" for word, count in verdict.most_frequent)
+    _print(console, f"most frequent, counted from the files: {words or 'nothing'}")
+    _print(console, f"files: {out}" if out else "files: in a temporary folder, removed now; --out DIR keeps them")
+    style = "bold green" if verdict.ok else "bold red"
+    console.print(f"check: {verdict} ({verdict.sentences:,} sentences)", style=style, highlight=False)
+    if interrupted:
+        return 130
+    return 0 if verdict.ok else 1
+
+
+@contextmanager
+def _folder(out: Path | None) -> Iterator[Path]:
+    if out is not None:
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="tailrace-demo-") as name:
+        yield Path(name)
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

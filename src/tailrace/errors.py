@@ -1,0 +1,71 @@
+"""Every error a user can meet, in one place.
+
+Messages are lower case: the fault, then ``name=value``, then the likely cause as a question.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class TailraceError(Exception):
+    """Base of all errors that Tailrace raises on purpose."""
+
+
+class TopologyError(TailraceError):
+    """The topology cannot run as it was written."""
+
+
+class OptionError(TailraceError, ValueError):
+    """An option of a connector, an operator or a run has a value that makes no sense."""
+
+
+class TaskError(TailraceError):
+    """A user function raised, and its operator says ``on_error="fail"``.
+
+    ``str()`` puts the user's own traceback on top and the place in the topology below it.
+    """
+
+    def __init__(self, operator: str, task: int, value: str, traceback: str) -> None:
+        super().__init__(operator, task, value, traceback)
+        self.operator = operator
+        self.task = task
+        self.value = value
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        place = f"operator={self.operator} task={self.task} tuple={self.value}"
+        return f"{self.traceback.rstrip()}\n\noperator failed: {place}"
+
+
+class WorkersMissing(TailraceError):
+    """Not all workers came up in time."""
+
+
+class WorkerLost(TailraceError):
+    """A worker died more often than the supervisor is allowed to restart it."""
+
+
+class NotRepeatable(TailraceError):
+    """A source gave other records when it was read a second time."""
+
+
+class Fenced(TailraceError):
+    """Someone with a higher epoch has taken over; what a lower epoch wrote is refused."""
+
+
+class ProtocolError(TailraceError):
+    """A peer sent bytes that are not a frame of ours; its connection is closed."""
+
+
+class AuthenticationError(ProtocolError):
+    """A peer does not know the run's secret."""
+
+
+def shorten(value: Any, limit: int = 200) -> str:
+    """``repr(value)`` that never raises and never floods a log."""
+    try:
+        text = repr(value)
+    except Exception as error:  # a broken __repr__ must not hide the error being reported
+        text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

@@ -1,0 +1,150 @@
+"""What a task counts, and the sum over all its incarnations.
+
+A task restarted under a higher epoch starts to count from zero. Counters of all its epochs add up; gauges are those of
+the newest epoch alone, because what a dead incarnation had queued is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
+
+from tailrace.metrics.histogram import EMPTY_SNAPSHOT, Histogram, HistogramSnapshot
+
+TaskKey = tuple[str, int]
+"""``(operator, task)``."""
+
+COUNTERS = (
+    "received",
+    "emitted",
+    "skipped",
+    "dead_letters",
+    "duplicates",
+    "busy_ns",
+    "cpu_ns",
+    "blocked_ns",
+    "reemitted",
+    "completed",
+    "durable",
+)
+GAUGES = ("queued", "pending")
+HISTOGRAMS = ("execution", "complete", "durable_latency")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSnapshot:
+    """What a task had counted at one moment. ``sequence`` grows with each snapshot of one incarnation."""
+
+    operator: str
+    task: int
+    worker: int | None = None
+    sequence: int = 0
+    received: int = 0
+    emitted: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+    duplicates: int = 0
+    busy_ns: int = 0
+    cpu_ns: int = 0
+    blocked_ns: int = 0
+    reemitted: int = 0
+    completed: int = 0
+    durable: int = 0
+    queued: int = 0
+    pending: int = 0
+    execution: HistogramSnapshot = EMPTY_SNAPSHOT
+    complete: HistogramSnapshot = EMPTY_SNAPSHOT
+    durable_latency: HistogramSnapshot = EMPTY_SNAPSHOT
+
+    @property
+    def key(self) -> TaskKey:
+        return (self.operator, self.task)
+
+
+@dataclass(slots=True, eq=False)
+class TaskCounters:
+    """The counters of one incarnation of a task; only the thread that runs the task writes them."""
+
+    operator: str
+    task: int
+    worker: int
+    received: int = 0  # tuples taken in; for a source: records read
+    emitted: int = 0  # tuples sent, re-emissions included
+    skipped: int = 0
+    dead_letters: int = 0
+    duplicates: int = 0  # dropped at a sink
+    busy_ns: int = 0  # the sum of execution times
+    cpu_ns: int = 0
+    blocked_ns: int = 0  # held back by a full receiver
+    reemitted: int = 0  # from here on: sources only
+    completed: int = 0
+    durable: int = 0
+    queued: int = 0  # a gauge: tuples waiting to be executed
+    pending: int = 0  # a gauge: roots not yet durable
+    execution: Histogram = field(default_factory=Histogram)
+    complete: Histogram = field(default_factory=Histogram)  # latency from due to complete
+    durable_latency: Histogram = field(default_factory=Histogram)  # latency from due to durable
+    _snapshots: int = 0
+
+    def snapshot(self) -> TaskSnapshot:
+        """The counters as they are now, to be sent elsewhere. Any one thread may take it."""
+        self._snapshots += 1
+        return TaskSnapshot(
+            operator=self.operator,
+            task=self.task,
+            worker=self.worker,
+            sequence=self._snapshots,
+            received=self.received,
+            emitted=self.emitted,
+            skipped=self.skipped,
+            dead_letters=self.dead_letters,
+            duplicates=self.duplicates,
+            busy_ns=self.busy_ns,
+            cpu_ns=self.cpu_ns,
+            blocked_ns=self.blocked_ns,
+            reemitted=self.reemitted,
+            completed=self.completed,
+            durable=self.durable,
+            queued=self.queued,
+            pending=self.pending,
+            execution=self.execution.snapshot(),
+            complete=self.complete.snapshot(),
+            durable_latency=self.durable_latency.snapshot(),
+        )
+
+
+class Totals:
+    """Sums the snapshots of every task over its epochs. Reports may come late, twice, or in any order of epochs."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[TaskKey, dict[int, TaskSnapshot]] = {}
+
+    def update(self, key: TaskKey, epoch: int, snapshot: TaskSnapshot) -> None:
+        """Take in a snapshot, unless a later one of the same epoch is known already."""
+        if key != snapshot.key:
+            raise ValueError(f"snapshot of another task: key={key} snapshot={snapshot.key}")
+        epochs = self._epochs.setdefault(key, {})
+        known = epochs.get(epoch)
+        if known is None or known.sequence < snapshot.sequence:
+            epochs[epoch] = snapshot
+
+    def task(self, key: TaskKey) -> TaskSnapshot:
+        """The sum for one task; zeros on no worker if it never reported."""
+        epochs = self._epochs.get(key)
+        if not epochs:
+            return TaskSnapshot(*key)
+        return reduce(_succeed, (epochs[epoch] for epoch in sorted(epochs)))
+
+    def keys(self) -> Iterable[TaskKey]:
+        """The tasks that have reported, sorted."""
+        return sorted(self._epochs)
+
+
+def _succeed(older: TaskSnapshot, newer: TaskSnapshot) -> TaskSnapshot:
+    """Both incarnations as one: the newer's place and gauges, the sum of all else."""
+    changes: dict[str, Any] = {name: getattr(older, name) + getattr(newer, name) for name in COUNTERS}
+    for name in HISTOGRAMS:
+        changes[name] = Histogram.merged((getattr(older, name), getattr(newer, name))).snapshot()
+    return replace(newer, **changes)

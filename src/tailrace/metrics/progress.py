@@ -1,0 +1,245 @@
+"""Progress is one JSON-able dict that says how a run is doing, in the manner of Spark's StreamingQueryProgress.
+
+Counts and percentiles cover the whole run. Rates, busy ratios and everything under a name that says ``interval`` cover
+the time since the last build. A percentile of nothing is null, not zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.clock import MILLISECOND_NS, SECOND_NS
+from tailrace.metrics.coarse import coarse_buckets
+from tailrace.metrics.counters import TaskKey, TaskSnapshot, Totals
+from tailrace.metrics.histogram import Histogram
+
+Progress = dict[str, Any]
+
+SOURCE_ROLE = "source"
+RUNNING, STARTING, STOPPED = "running", "starting", "stopped"
+_PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A worker as the coordinator sees it. ``state``: starting, running, stopped, or any word for trouble."""
+
+    worker: int
+    epoch: int
+    pid: int | None
+    host: str | None
+    restarts: int
+    cpu_seconds: float
+    state: str
+
+    def to_json(self) -> Progress:
+        return {
+            "worker": self.worker,
+            "epoch": self.epoch,
+            "pid": self.pid,
+            "host": self.host,
+            "restarts": self.restarts,
+            "cpuSeconds": round(self.cpu_seconds, 3),
+            "state": self.state,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Some tasks, as they were at the last build and as they are now."""
+
+    earlier: Sequence[TaskSnapshot]
+    now: Sequence[TaskSnapshot]
+    interval_ns: int
+
+    def total(self, name: str) -> int:
+        return _sum(self.now, name)
+
+    def delta(self, name: str) -> int:
+        return self.total(name) - _sum(self.earlier, name)
+
+    def per_second(self, name: str) -> float:
+        return round(self.delta(name) * SECOND_NS / self.interval_ns, 3) if self.interval_ns > 0 else 0.0
+
+    def busy_ratio(self) -> float:
+        """The mean over the tasks; above 1 where a task executes several tuples at once."""
+        capacity_ns = self.interval_ns * len(self.now)
+        return round(self.delta("busy_ns") / capacity_ns, 4) if capacity_ns > 0 else 0.0
+
+    def histogram(self, name: str) -> Histogram:
+        return _merge(self.now, name)
+
+    def interval_histogram(self, name: str) -> Histogram:
+        return self.histogram(name).subtract(_merge(self.earlier, name))
+
+
+class ProgressBuilder:
+    """Gathers the snapshots of all workers and describes the run. ``operators``: ``(name, role, tasks)``."""
+
+    def __init__(
+        self, run_id: str, job_id: str, name: str, operators: Iterable[tuple[str, str, int]], *, started_ns: int
+    ) -> None:
+        self._run_id = run_id
+        self._job_id = job_id
+        self._name = name
+        self._operators = list(operators)
+        self._names = frozenset(operator for operator, _, _ in self._operators)
+        self._started_ns = started_ns
+        self._totals = Totals()
+        self._last_ns = started_ns
+        self._last: dict[TaskKey, TaskSnapshot] = {}
+
+    def update(self, worker: int, epoch: int, snapshots: Iterable[TaskSnapshot]) -> None:
+        """Take in what ``worker`` reports of its tasks, all placed under ``epoch``."""
+        for snapshot in snapshots:
+            if snapshot.operator not in self._names:
+                raise ValueError(f"snapshot of an unknown operator: operator={snapshot.operator!r} worker={worker}")
+            if snapshot.worker != worker:
+                raise ValueError(f"snapshot of another worker's task: worker={worker} snapshot={snapshot.worker}")
+            self._totals.update(snapshot.key, epoch, snapshot)
+
+    def build(
+        self,
+        now_ns: int,
+        timestamp_iso: str,
+        workers: Sequence[WorkerStatus],
+        recoveries: int,
+        state_lost: Sequence[str],
+        status: str | None = None,
+    ) -> Progress:
+        """The progress up to now; the next interval starts here. ``status`` overrides what the workers' states say."""
+        tasks = self._tasks_by_operator()
+        groups = {operator: self._group(keys, now_ns) for operator, keys in tasks.items()}
+        everything = self._group([key for keys in tasks.values() for key in keys], now_ns)
+        sources = [name for name, role, _ in self._operators if role == SOURCE_ROLE]
+        roots = self._group([key for name in sources for key in tasks[name]], now_ns)
+        progress = {
+            "id": self._job_id,
+            "runId": self._run_id,
+            "name": self._name,
+            "timestamp": timestamp_iso,
+            "elapsedMs": _ms(now_ns - self._started_ns),
+            "intervalMs": _ms(now_ns - self._last_ns),
+            "status": status or describe(workers),
+            **_flow(roots),
+            "pending": roots.total("pending"),
+            "completed": roots.total("completed"),
+            "durable": roots.total("durable"),
+            "recoveries": recoveries,
+            "reemitted": roots.total("reemitted"),
+            "duplicatesDropped": everything.total("duplicates"),
+            "skipped": everything.total("skipped"),
+            "deadLetters": everything.total("dead_letters"),
+            "stateLost": list(state_lost),
+            "latencyMs": _latency(roots),
+            "latencyHistogram": _chart(roots.histogram("complete")),
+            "sources": [{"name": name, **_flow(groups[name])} for name in sources],
+            "operators": [self._operator(name, role, groups[name], now_ns) for name, role, _ in self._operators],
+            "workers": [worker.to_json() for worker in workers],
+        }
+        self._last_ns = now_ns
+        self._last = {snapshot.key: snapshot for snapshot in everything.now}
+        return progress
+
+    def _tasks_by_operator(self) -> dict[str, list[TaskKey]]:
+        """Declared tasks, even if they never reported, and any beyond them that did."""
+        keys = {(name, task) for name, _, tasks in self._operators for task in range(tasks)}
+        keys.update(self._totals.keys())
+        return {name: sorted(key for key in keys if key[0] == name) for name, _, _ in self._operators}
+
+    def _group(self, keys: Sequence[TaskKey], now_ns: int) -> _Group:
+        earlier = [self._last[key] for key in keys if key in self._last]
+        return _Group(earlier, [self._totals.task(key) for key in keys], now_ns - self._last_ns)
+
+    def _operator(self, name: str, role: str, group: _Group, now_ns: int) -> Progress:
+        tasks = [self._task(snapshot, now_ns) for snapshot in group.now]
+        return {
+            "name": name,
+            "role": role,
+            "received": group.total("received"),
+            "emitted": group.total("emitted"),
+            "receivedPerSecond": group.per_second("received"),
+            "emittedPerSecond": group.per_second("emitted"),
+            "queued": group.total("queued"),
+            "busyRatio": group.busy_ratio(),
+            "skipped": group.total("skipped"),
+            "deadLetters": group.total("dead_letters"),
+            "duplicates": group.total("duplicates"),
+            "executionMs": distribution_ms(group.histogram("execution")),
+            "intervalExecutionMs": distribution_ms(group.interval_histogram("execution")),
+            "tasks": tasks,
+        }
+
+    def _task(self, now: TaskSnapshot, now_ns: int) -> Progress:
+        return {
+            "task": now.task,
+            "worker": now.worker,
+            "received": now.received,
+            "emitted": now.emitted,
+            "queued": now.queued,
+            "busyRatio": self._group([now.key], now_ns).busy_ratio(),
+            "executionMs": distribution_ms(Histogram.from_snapshot(now.execution)),
+            "skipped": now.skipped,
+            "deadLetters": now.dead_letters,
+            "duplicates": now.duplicates,
+            "blockedMs": _ms(now.blocked_ns),
+            "cpuMs": _ms(now.cpu_ns),
+        }
+
+
+def describe(workers: Sequence[WorkerStatus]) -> str:
+    """The state of a run in a few words."""
+    states = [worker.state for worker in workers]
+    running = states.count(RUNNING)
+    if states and running == len(states):
+        return RUNNING
+    if states and states.count(STOPPED) == len(states):
+        return STOPPED
+    fresh = all(worker.restarts == 0 and worker.state in (RUNNING, STARTING) for worker in workers)
+    return f"{STARTING if fresh else 'recovering'}: {running} of {len(states)} workers running"
+
+
+def distribution_ms(histogram: Histogram) -> Progress:
+    """Percentiles, largest, mean and count; all but the count are null if nothing was recorded."""
+    if not histogram.count:
+        return {**dict.fromkeys((*_PERCENTILES, "max", "mean")), "count": 0}
+    values = dict(zip(_PERCENTILES, map(_ms, histogram.percentiles(*_PERCENTILES.values())), strict=True))
+    return {**values, "max": _ms(histogram.max), "mean": _ms(histogram.mean), "count": histogram.count}
+
+
+def _flow(roots: _Group) -> Progress:
+    """Spark's names: rows of the interval, read and completed a second."""
+    return {
+        "numInputRows": roots.delta("received"),
+        "inputRowsPerSecond": roots.per_second("received"),
+        "processedRowsPerSecond": roots.per_second("completed"),
+    }
+
+
+def _latency(roots: _Group) -> Progress:
+    return {
+        "complete": distribution_ms(roots.histogram("complete")),
+        "durable": distribution_ms(roots.histogram("durable_latency")),
+        "interval": {
+            "complete": distribution_ms(roots.interval_histogram("complete")),
+            "durable": distribution_ms(roots.interval_histogram("durable_latency")),
+        },
+    }
+
+
+def _chart(histogram: Histogram) -> list[list[float]]:
+    return [[_ms(upper_ns), count] for upper_ns, count in coarse_buckets(histogram)]
+
+
+def _sum(snapshots: Iterable[TaskSnapshot], name: str) -> int:
+    return sum(getattr(snapshot, name) for snapshot in snapshots)
+
+
+def _merge(snapshots: Iterable[TaskSnapshot], name: str) -> Histogram:
+    return Histogram.merged(getattr(snapshot, name) for snapshot in snapshots)
+
+
+def _ms(ns: float) -> float:
+    return round(ns / MILLISECOND_NS, 6)

@@ -1,0 +1,56 @@
+"""Local: task *i* sends to task *i*, which lives in the same worker, by reference and without a queue.
+
+On a running topology local edges are wired, not routed: sender and receiver are fused and no chooser is asked.
+``at`` is for those who route all the same, such as a simulator: it says which task the sender is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from tailrace.errors import TopologyError
+
+
+class _Always:
+    __slots__ = ("_task",)
+
+    def __init__(self, task: int) -> None:
+        self._task = task
+
+    def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
+        return [self._task] * len(values)
+
+
+@dataclass(frozen=True)
+class Local:
+    """The downstream task with the sender's own index. Both operators have equally many tasks."""
+
+    own: int = 0  # the index of the sending task
+
+    @property
+    def name(self) -> str:
+        return "local"
+
+    @property
+    def keyed(self) -> bool:
+        return False
+
+    def at(self, own: int) -> Local:
+        """This grouping as the sending task ``own`` sees it."""
+        return replace(self, own=own)
+
+    def bind(self, tasks: int, rng: Random) -> _Always:
+        if not 0 <= self.own < tasks:
+            raise TopologyError(
+                f"a local edge has no task of the sender's index: own={self.own} tasks={tasks}: "
+                "do both operators have the same number of tasks?"
+            )
+        return _Always(self.own)
+
+
+def local() -> Local:
+    """Stay in the same worker: task *i* of the upstream feeds task *i* of the downstream."""
+    return Local()

@@ -1,0 +1,40 @@
+"""Shuffle: round robin, from a start that differs between senders so that they do not march in step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, cycle, islice
+from random import Random
+from typing import Any
+
+
+class _RoundRobin:
+    __slots__ = ("_turns",)
+
+    def __init__(self, tasks: int, start: int) -> None:
+        self._turns = cycle(chain(range(start, tasks), range(start)))
+
+    def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
+        return list(islice(self._turns, len(values)))
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """Each downstream task gets every n-th tuple of a sender."""
+
+    @property
+    def name(self) -> str:
+        return "shuffle"
+
+    @property
+    def keyed(self) -> bool:
+        return False
+
+    def bind(self, tasks: int, rng: Random) -> _RoundRobin:
+        return _RoundRobin(tasks, rng.randrange(tasks))
+
+
+def shuffle() -> Shuffle:
+    """Round robin over the downstream tasks. The default grouping."""
+    return Shuffle()

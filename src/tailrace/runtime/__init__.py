@@ -1,0 +1,1 @@
+"""Where commands become actions: processes, threads, sockets, files. Knows nothing of Spark."""

@@ -1,0 +1,21 @@
+"""``python -m tailrace.runtime``: a worker, started by a host that says on standard input where the driver is."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tailrace.runtime.control import Bootstrap
+from tailrace.runtime.worker import serve
+
+
+def main() -> None:
+    if sys.stdin is None or sys.stdin.isatty():
+        sys.exit("tailrace.runtime is started by Tailrace itself; to run a topology, call topology.run()")
+    said = json.load(sys.stdin)
+    host, port = said["address"]
+    serve(Bootstrap((host, port), bytes.fromhex(said["secret"]), said["worker"], said["epoch"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""A function or a class as a sink: called once per row, at least once after a crash.
+
+Nothing is committed, so a row whose root is replayed is given again. Use a committing sink, or make the call
+idempotent, where that matters.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.connector import SinkContext
+from tailrace.errors import OptionError, shorten
+
+
+@dataclass(frozen=True)
+class CallSink:
+    """See ``to_call``."""
+
+    target: Callable[..., Any]
+    committing: bool = False
+
+    def open(self, context: SinkContext) -> CallWriter:
+        return CallWriter(self.target, context)
+
+
+class CallWriter:
+    """Hands every row to the user's function, or to this task's instance of the user's class."""
+
+    write: Callable[[Any], Any]  # an attribute rather than a method: one call less per row
+
+    def __init__(self, target: Callable[..., Any], context: SinkContext) -> None:
+        self.write = target
+        self._close: Callable[[], Any] | None = None
+        if inspect.isclass(target):
+            instance: Any = target()
+            if hasattr(instance, "open"):
+                instance.open(context)
+            self.write = instance.process
+            self._close = getattr(instance, "close", None)
+
+    def close(self) -> None:
+        if self._close is not None:
+            self._close()
+
+
+def to_call(target: Callable[..., Any]) -> CallSink:
+    """Call ``target(value)`` for every row, **at least once**.
+
+    A class gets one instance per task, made without arguments, with ``open(context)`` and ``close()`` if it has
+    them, and ``process(value)`` per row.
+    """
+    if not callable(target):
+        raise OptionError(
+            f"not callable: to_call={shorten(target)} type={type(target).__name__}, did you call the function already?"
+        )
+    process: Any = target
+    if inspect.isclass(target):
+        process = getattr(target, "process", None)
+        if process is None:
+            raise OptionError(f"class has no process method: to_call={target.__name__}, did you mean a function?")
+    if inspect.iscoroutinefunction(process):
+        name = getattr(target, "__name__", shorten(target))
+        raise OptionError(f"function is async: to_call={name}, did you mean an async map before the sink?")
+    return CallSink(target)

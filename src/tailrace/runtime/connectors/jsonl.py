@@ -1,0 +1,83 @@
+"""Rows as lines of JSON, in files that appear whole and once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tailrace.clock import SECOND_NS
+from tailrace.connector import Entry, SinkContext
+from tailrace.errors import shorten
+from tailrace.runtime.connectors.files import PartFiles, absolute, check_roll
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for every row
+
+
+@dataclass(frozen=True)
+class JsonlSink:
+    """See ``to_jsonl``."""
+
+    path: Path
+    roll_ns: int
+    roll_bytes: int
+    committing: bool = True
+
+    def open(self, context: SinkContext) -> JsonlWriter:
+        return JsonlWriter(self, PartFiles(self.path, "jsonl", context))
+
+
+class JsonlWriter:
+    """Holds encoded lines until they are committed as one file."""
+
+    def __init__(self, sink: JsonlSink, files: PartFiles) -> None:
+        self._files = files
+        self._lines: list[bytes] = []
+        self._bytes = 0
+        self._roll_bytes = sink.roll_bytes
+        self.commit_every_ns = sink.roll_ns
+
+    def write(self, value: Any) -> None:
+        try:
+            line = _encode(value).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(
+                f"row cannot be written as json: type={type(value).__name__} fault={error} row={shorten(value)}, "
+                "did you forget a map that makes it plain?"
+            ) from error
+        self._lines.append(line)
+        self._bytes += len(line) + 1
+
+    @property
+    def full(self) -> bool:
+        return self._bytes >= self._roll_bytes
+
+    def recover(self, prefixes: Mapping[str, int]) -> Iterable[Entry]:
+        return self._files.recover(prefixes)
+
+    def commit(self, entries: Sequence[Entry]) -> None:
+        if not self._lines and not entries:
+            return
+        data = b"\n".join([*self._lines, b""]) if self._lines else None
+        self._files.commit(data, len(self._lines), entries)
+        self._lines.clear()
+        self._bytes = 0
+
+    def forget(self, prefixes: Mapping[str, int]) -> None:
+        self._files.forget(prefixes)
+
+    def close(self) -> None:
+        self._lines.clear()
+        self._files.close()
+
+
+def to_jsonl(path: str | Path, *, roll_seconds: float = 1.0, roll_bytes: int = 64 * 1024 * 1024) -> JsonlSink:
+    """Write rows to ``path/part-*.jsonl``, **each once**: a file appears when it is complete, and never changes.
+
+    A file is finished ``roll_seconds`` after its first row, or once it has ``roll_bytes``. A small value shows rows
+    sooner and makes more files.
+    """
+    check_roll(roll_seconds=roll_seconds, roll_bytes=roll_bytes)
+    return JsonlSink(absolute(path), int(roll_seconds * SECOND_NS), roll_bytes)

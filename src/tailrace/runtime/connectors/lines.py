@@ -1,0 +1,147 @@
+"""A line of a text file is a record: the split is the file, the offset the byte at which the line begins.
+
+Files are read to the end they have when the reader gets there; a last line without a newline counts. In a ``.gz``
+file positions are those of the decompressed bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from glob import glob, has_magic
+from itertools import islice
+from pathlib import Path
+from typing import IO, cast
+
+from tailrace.connector import Record, SplitStart
+from tailrace.errors import NotRepeatable, OptionError, TailraceError, shorten
+from tailrace.runtime.connectors.fingerprint import describe, matches
+
+_STEP_BACK = 64 * 1024  # bytes; longer than nearly all lines, so one read finds the start of the one before
+
+
+@dataclass(frozen=True)
+class LinesSource:
+    """See ``from_lines``."""
+
+    pattern: str
+    replayable: bool = True
+    splits_may_go: bool = True
+
+    def splits(self, tasks: int) -> Sequence[str]:
+        # Not Path.glob: that one also matches hidden files, which no shell and no Spark reader would.
+        names = sorted(name for name in glob(self.pattern, recursive=True) if Path(name).is_file())  # noqa: PTH207
+        if names:
+            return names
+        hint = f"did you mean {self.pattern}/*?" if Path(self.pattern).is_dir() else "is the path right on the driver?"
+        raise OptionError(f"no file matches: glob={self.pattern}, {hint}")
+
+    def open(self, start: SplitStart) -> LinesReader:
+        return LinesReader(start)
+
+
+class LinesReader:
+    """Reads one file from the first line at or after the start offset."""
+
+    def __init__(self, start: SplitStart) -> None:
+        self._path = start.split
+        self._done = False
+        self._file = _open(start.split)
+        try:
+            self._next = _seek(self._file, start)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise self._damaged(error) from error
+        except BaseException:
+            self._file.close()
+            raise
+
+    def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
+        records = []
+        offset = self._next
+        try:
+            for line in islice(self._file, limit):
+                records.append(Record(offset, 0, _decode(line, self._path, offset)))
+                offset += len(line)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise self._damaged(error) from error
+        self._next = offset
+        if len(records) < limit:
+            self._done = True
+        return records
+
+    @property
+    def ready_ns(self) -> int:
+        return 0
+
+    @property
+    def done(self) -> bool:
+        return self._done
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _damaged(self, error: Exception) -> TailraceError:
+        self._file.close()
+        return TailraceError(f"gzip file is damaged: file={self._path} fault={error}, was it copied completely?")
+
+
+def from_lines(pattern: str | Path) -> LinesSource:
+    """Read the lines of all files that match ``pattern`` (``"logs/*.txt"``, ``"logs/**/*.gz"``), as text.
+
+    The files must be readable under the same path by every worker, and must not change while the job lives.
+    """
+    text = str(pattern)
+    if not text:
+        raise OptionError("pattern is empty: glob='', did you mean '*'?")
+    path = Path(text).expanduser()
+    return LinesSource(str(path.absolute() if has_magic(text) else path.resolve()))
+
+
+def _open(path: str) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(path, "rb")) if path.endswith(".gz") else Path(path).open("rb")
+
+
+def _seek(file: IO[bytes], start: SplitStart) -> int:
+    """Go to the first line that begins at or after the offset; return where that is."""
+    if start.offset == 0:
+        return 0
+    file.seek(start.offset - 1)
+    if file.tell() < start.offset - 1 or not file.read(1):
+        raise NotRepeatable(
+            f"file is shorter than what was read of it: file={start.split} offset={start.offset}, "
+            "was it truncated or replaced?"
+        )
+    begin = _line_start(file, start.offset - 1)
+    file.seek(begin)
+    line = file.readline()
+    if start.last is not None and not matches(start.last, _decode(line, start.split, begin)):
+        raise NotRepeatable(
+            f"file has another line than before: file={start.split} offset={begin} "
+            f"before={shorten(describe(start.last))} now={shorten(line)}, was it changed or replaced?"
+        )
+    return begin + len(line)
+
+
+def _line_start(file: IO[bytes], position: int) -> int:
+    """Where the line that holds the byte at ``position`` begins."""
+    end = position
+    while end > 0:
+        begin = max(0, end - _STEP_BACK)
+        file.seek(begin)
+        newline = file.read(end - begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        end = begin
+    return 0
+
+
+def _decode(line: bytes, path: str, offset: int) -> str:
+    try:
+        return line.removesuffix(b"\n").removesuffix(b"\r").decode()
+    except UnicodeDecodeError as error:
+        raise TailraceError(
+            f"line is not utf-8: file={path} offset={offset} fault={error.reason} at byte {error.start} "
+            f"line={shorten(line, 80)}, is the file binary or in another encoding?"
+        ) from error

@@ -1,0 +1,100 @@
+"""An open-loop source: a record is due at its own time, whether or not the records before it are done.
+
+Record *k* of the whole source is due ``k / per_second`` after the start of the run; splits take turns. A restart
+keeps these times, so the wait that a crash caused shows up in the latencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import isfinite
+from typing import Any
+
+from tailrace.clock import SECOND_NS
+from tailrace.connector import Record, SplitStart
+from tailrace.errors import OptionError
+from tailrace.runtime.connectors.iterable import (
+    Splitter,
+    check_splitter,
+    close_iterator,
+    resume,
+    split_names,
+    split_numbers,
+)
+
+
+@dataclass(frozen=True)
+class RateSource:
+    """See ``at_rate``."""
+
+    values: Splitter | Sequence[Any]
+    per_second: float
+    replayable: bool = True
+
+    def splits(self, tasks: int) -> Sequence[str]:
+        return split_names(tasks)
+
+    def open(self, start: SplitStart) -> RateReader:
+        return RateReader(resume(self.values, start), start, self.per_second)
+
+
+class RateReader:
+    """Gives the records of a split once they are due."""
+
+    def __init__(self, values: Iterator[Any], start: SplitStart, per_second: float) -> None:
+        self._values = values
+        self._next = start.offset
+        self._index, self._splits = split_numbers(start.split)
+        self._period_ns = SECOND_NS / per_second
+        self._elapsed_ns = start.elapsed_ns
+        self._began_ns: int | None = None  # a reader has no clock: it learns the time at its first poll
+        self._done = False
+
+    def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
+        if self._began_ns is None:
+            self._began_ns = now_ns - self._elapsed_ns
+        first, due_ns = self._next, self._due_ns
+        wanted = min(limit, self._due_before(now_ns) - first)
+        if wanted <= 0:
+            return ()
+        values = list(islice(self._values, wanted))
+        self._next += len(values)
+        self._done = len(values) < wanted
+        return [Record(offset, due_ns(offset), value) for offset, value in enumerate(values, first)]
+
+    @property
+    def ready_ns(self) -> int:
+        return 0 if self._began_ns is None else self._due_ns(self._next)
+
+    @property
+    def done(self) -> bool:
+        return self._done
+
+    def close(self) -> None:
+        close_iterator(self._values)
+
+    def _due_ns(self, offset: int) -> int:
+        assert self._began_ns is not None
+        return self._began_ns + int((offset * self._splits + self._index) * self._period_ns)
+
+    def _due_before(self, now_ns: int) -> int:
+        """The first offset that is not due by ``now_ns``."""
+        assert self._began_ns is not None
+        guess = int((now_ns - self._began_ns) / self._period_ns - self._index) // self._splits
+        offset = max(guess - 1, 0)  # rounding may be off by one in either direction, so step up to the exact place
+        while self._due_ns(offset) <= now_ns:
+            offset += 1
+        return offset
+
+
+def at_rate(values: Splitter | Sequence[Any], per_second: float) -> RateSource:
+    """Like ``from_iterable``, but ``per_second`` records fall due each second over all splits together.
+
+    Records that the topology cannot take in time are late, not left out: latency counts from when they were due.
+    """
+    check_splitter(values, "at_rate")
+    if not (isfinite(per_second) and per_second > 0):
+        raise OptionError(f"rate must be positive: per_second={per_second}, did you mean from_iterable?")
+    return RateSource(values, float(per_second))

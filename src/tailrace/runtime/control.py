@@ -1,0 +1,122 @@
+"""The connection between a worker and the coordinator: authenticated, then pickled messages both ways."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.core.messages import Address
+from tailrace.metrics.counters import TaskSnapshot
+from tailrace.runtime.wire import MESSAGE, FrameReader, encode, frame
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """What a host hands to a new process, by a way that others cannot read."""
+
+    address: Address  # the coordinator's
+    secret: bytes
+    worker: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker must know before it can open tasks."""
+
+    plan: bytes  # pickled by value
+    options: Any
+    job_id: str
+    elapsed_ns: int  # since sources first began; 0 unless this is a restart
+
+
+@dataclass(frozen=True)
+class Ping:
+    """The coordinator is alive."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What a worker's tasks have counted."""
+
+    snapshots: list[TaskSnapshot]
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """Something that user code printed or logged."""
+
+    label: str  # operator/task, or empty
+    level: int  # of ``logging``; 0 for what was printed
+    logger: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Logs:
+    lines: list[LogLine]
+    dropped: int
+
+
+@dataclass(frozen=True)
+class SinkCall:
+    """A sink's task calls its half on the driver."""
+
+    call: int
+    operator: str
+    task: int
+    message: Any
+
+
+@dataclass(frozen=True)
+class SinkReply:
+    call: int
+    reply: Any
+    error: Exception | None
+
+
+SEND_TIMEOUT_S = 2
+"""A peer that takes in nothing for so long, with its buffers full, is as good as gone."""
+
+
+class ControlLine:
+    """One end. Any thread may send, and gets an OSError once the connection is gone; one receives."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.settimeout(None)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
+        self._socket = connection
+        self._reader = FrameReader()
+        self._lock = threading.Lock()
+        self._number = 0
+
+    def send(self, message: Any) -> None:
+        payload = encode(message)
+        with self._lock:
+            self._number += 1
+            self._socket.sendall(frame(MESSAGE, self._number, payload))
+
+    def receive(self) -> Iterator[Any]:
+        """Messages until the connection ends."""
+        while True:
+            try:
+                data = self._socket.recv(1 << 18)
+            except OSError:
+                return
+            if not data:
+                return
+            for _, _, payload in self._reader.feed(data):
+                yield pickle.loads(payload)
+
+    def close(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._socket.close()

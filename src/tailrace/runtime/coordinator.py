@@ -1,0 +1,300 @@
+"""The coordinator at work: the pure one decides, this one listens, starts workers, stores prefixes and keeps time.
+
+One thread makes all decisions, in the order in which events reach its queue.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import cloudpickle
+
+from tailrace.clock import SECOND_NS, system_clock
+from tailrace.connector import DriverSink
+from tailrace.core import coordinator as core
+from tailrace.core.messages import (
+    Abandon,
+    Assign,
+    Command,
+    Failed,
+    Finish,
+    Persist,
+    Registered,
+    Send,
+    StartWorker,
+)
+from tailrace.core.plan import Plan
+from tailrace.errors import Fenced, ProtocolError, TailraceError
+from tailrace.metrics.progress import ProgressBuilder, WorkerStatus
+from tailrace.runtime.auth import accept, answer, new_secret
+from tailrace.runtime.checkpoint import Checkpoint
+from tailrace.runtime.control import Bootstrap, ControlLine, Logs, Metrics, Ping, Setup, SinkCall, SinkReply
+from tailrace.runtime.host import Host
+from tailrace.runtime.logs import show
+from tailrace.runtime.options import RunOptions
+from tailrace.topology import Role
+
+TICK_S = 0.05
+PING_S = 1.0
+
+
+@dataclass
+class _WorkerFacts:
+    pid: int = 0
+    host: str = ""
+    cpu_seconds: float = 0.0
+    cpu_before: float = 0.0  # of earlier epochs
+
+
+class CoordinatorServer:
+    """Runs one topology until it is done, stopped or failed."""
+
+    def __init__(
+        self, plan: Plan, options: RunOptions, host: Host, checkpoint: Checkpoint, run_id: str, address: str
+    ) -> None:
+        self.plan = plan
+        self.started_ns = system_clock()
+        self._begun_ns = 0  # when sources were told to begin
+        self._options = options
+        self._host = host
+        self._checkpoint = checkpoint
+        self._secret = new_secret()
+        self._plan_bytes: bytes = cloudpickle.dumps(plan)
+        self._events: queue.SimpleQueue[Callable[[], list[Command]]] = queue.SimpleQueue()
+        self._lines: dict[tuple[int, int], ControlLine] = {}
+        self._facts = {worker: _WorkerFacts() for worker in range(plan.workers)}
+        self._finished = threading.Event()
+        self.running = threading.Event()  # all workers have been ready once
+        self.error: Exception | None = None
+        self._state_lost: set[str] = set()
+        sources = [op for op in plan.operators if op.operator.role is Role.SOURCE]
+        tasks = [op.first_task + index for op in sources for index in range(op.tasks)]
+        self._core = core.Coordinator(
+            workers=plan.workers,
+            sources=tasks,
+            homes={task: plan.home[task] for task in tasks},
+            positions=checkpoint.positions(),
+            limits=options.coordinator,
+            first_epoch=checkpoint.next_epoch,
+        )
+        self._listener = socket.create_server((address, 0), backlog=64)
+        names = [(op.name, op.operator.role.value, op.tasks) for op in plan.operators]
+        self._progress = ProgressBuilder(run_id, checkpoint.job_id, plan.name, names, started_ns=self.started_ns)
+        self._progress_lock = threading.Lock()
+
+    # -- from the run handle
+
+    def start(self) -> None:
+        threading.Thread(target=self._accept, name="tailrace-accept", daemon=True).start()
+        threading.Thread(target=self._decide, name="tailrace-coordinator", daemon=True).start()
+        self._post(lambda: self._core.start(system_clock()))
+
+    def drain(self) -> None:
+        self._post(lambda: self._core.drain(system_clock()))
+
+    def fail(self, error: Exception) -> None:
+        self._post(lambda: self._core.fail(error, system_clock()))
+
+    def wait(self, timeout_s: float | None) -> bool:
+        return self._finished.wait(timeout_s)
+
+    @property
+    def phase(self) -> core.Phase:
+        return self._core.phase
+
+    @property
+    def recoveries(self) -> int:
+        return self._core.recoveries
+
+    def progress(self) -> dict[str, Any]:
+        """What the run has done so far; rates are since the last call."""
+        with self._progress_lock:
+            return self._progress.build(
+                system_clock(),
+                datetime.now(UTC).isoformat(timespec="milliseconds"),
+                [self._status(worker) for worker in range(self.plan.workers)],
+                self._core.recoveries,
+                sorted(self._state_lost),
+                status=self._describe(),
+            )
+
+    def _describe(self) -> str | None:
+        if self._finished.is_set():
+            return "failed" if self.error is not None else "finished"
+        if self._core.phase is core.Phase.LEAVING:
+            return "stopping"
+        return "draining" if self._core.draining else None
+
+    def _status(self, worker: int) -> WorkerStatus:
+        facts = self._facts[worker]
+        state = self._core.state_of(worker).value
+        return WorkerStatus(
+            worker=worker,
+            epoch=self._core.epoch_of(worker),
+            pid=facts.pid,
+            host=facts.host,
+            restarts=self._core.restarts_of(worker),
+            cpu_seconds=facts.cpu_before + facts.cpu_seconds,
+            state={"ready": "running", "gone": "stopped", "opening": "starting"}.get(state, state),
+        )
+
+    # -- deciding
+
+    def _post(self, event: Callable[[], list[Command]]) -> None:
+        self._events.put(event)
+
+    def _decide(self) -> None:
+        pinged_ns = 0
+        try:
+            while not self._finished.is_set():
+                try:
+                    event = self._events.get(timeout=TICK_S)
+                except queue.Empty:
+                    event = self._tick
+                self._obey(event())
+                if self._core.phase is core.Phase.RUNNING and not self._begun_ns:
+                    self._begun_ns = system_clock()
+                    self.running.set()
+                now_ns = system_clock()
+                if now_ns - pinged_ns > PING_S * SECOND_NS:
+                    pinged_ns = now_ns
+                    self._obey(self._tick())
+                    for worker, epoch in tuple(self._lines):
+                        self._send(worker, epoch, Ping())
+        except BaseException as error:  # a bug in the coordinator must not leave the run hanging
+            self._finish(error if isinstance(error, Exception) else TailraceError(repr(error)))
+
+    def _tick(self) -> list[Command]:
+        return self._core.tick(system_clock())
+
+    def _obey(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case StartWorker():
+                    self._start_worker(command)
+                case Send():
+                    if isinstance(command.message, Assign):
+                        elapsed_ns = system_clock() - self._begun_ns if self._begun_ns else 0
+                        setup = Setup(self._plan_bytes, self._options, self._checkpoint.job_id, elapsed_ns)
+                        self._send(command.worker, command.epoch, setup)
+                    self._send(command.worker, command.epoch, command.message)
+                case Persist():
+                    self._checkpoint.store(command.positions)
+                case Abandon():
+                    self._abandon(command)
+                case Finish():
+                    self._finish(command.error)
+
+    def _start_worker(self, command: StartWorker) -> None:
+        self._checkpoint.use_epoch(command.epoch)
+        address = self._listener.getsockname()[:2]
+        bootstrap = Bootstrap((address[0], address[1]), self._secret, command.worker, command.epoch)
+        self._host.start(bootstrap, self._exited)
+
+    def _exited(self, worker: int, epoch: int, why: str) -> None:
+        self._post(lambda: self._core.exited(worker, epoch, why, system_clock()))
+
+    def _abandon(self, command: Abandon) -> None:
+        facts = self._facts[command.worker]
+        facts.cpu_before += facts.cpu_seconds
+        facts.cpu_seconds = 0.0
+        for task, home in enumerate(self.plan.home):
+            operator = self.plan.operators[self.plan.operator_of[task]].operator
+            if home == command.worker and operator.stateful:
+                self._state_lost.add(operator.name)
+        self._host.abandon(command.worker, command.epoch)
+
+    def _finish(self, error: Exception | None) -> None:
+        self.error = error
+        self._listener.close()
+        self._host.close()
+        for line in tuple(self._lines.values()):
+            line.close()
+        self._checkpoint.close()
+        self._finished.set()
+        self.running.set()
+
+    # -- talking with workers
+
+    def _send(self, worker: int, epoch: int, message: Any) -> None:
+        line = self._lines.get((worker, epoch))
+        if line is not None:
+            try:
+                line.send(message)
+            except OSError:
+                line.close()  # its reader will report the worker
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="tailrace-worker", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        """One worker's connection, from its first byte to its last."""
+        try:
+            hello = accept(connection, self._secret)
+            worker, epoch = hello.get("worker"), hello.get("epoch")
+            known = hello.get("role") == "worker" and worker in self._facts and isinstance(epoch, int)
+            answer(connection, None if known else "not a worker of this run")
+        except (OSError, ProtocolError):
+            connection.close()
+            return
+        if not known:
+            return
+        assert isinstance(worker, int) and isinstance(epoch, int)
+        line = self._lines[worker, epoch] = ControlLine(connection)
+        try:
+            for message in line.receive():
+                self._hear(worker, epoch, line, message)
+        except Exception as error:
+            self.fail(TailraceError(f"a message of a worker cannot be read: worker={worker} cause={error!r}"))
+        self._lines.pop((worker, epoch), None)
+        line.close()
+        self._exited(worker, epoch, "its connection ended")
+
+    def _hear(self, worker: int, epoch: int, line: ControlLine, message: Any) -> None:
+        match message:
+            case Metrics():
+                self._take_metrics(worker, epoch, message)
+            case Logs():
+                show(worker, message)
+            case SinkCall():
+                self._answer_sink(worker, epoch, line, message)
+            case _:
+                if isinstance(message, Registered):
+                    self._facts[worker].pid, self._facts[worker].host = message.pid, message.host
+                if isinstance(message, Failed) and epoch != self._core.epoch_of(worker):
+                    return
+                self._post(lambda: self._core.handle(message, system_clock()))
+
+    def _take_metrics(self, worker: int, epoch: int, metrics: Metrics) -> None:
+        if epoch == self._core.epoch_of(worker):
+            self._facts[worker].cpu_seconds = metrics.cpu_seconds
+        with self._progress_lock:
+            self._progress.update(worker, epoch, metrics.snapshots)
+
+    def _answer_sink(self, worker: int, epoch: int, line: ControlLine, call: SinkCall) -> None:
+        """In the order of epochs and one at a time: the decision whether an epoch counts is the coordinator's."""
+
+        def decide() -> list[Command]:
+            reply: SinkReply
+            try:
+                if epoch != self._core.epoch_of(worker):
+                    raise Fenced(f"a higher epoch has taken over: worker={worker} epoch={epoch}")
+                sink: DriverSink = next(op for op in self.plan.operators if op.name == call.operator).operator.body
+                reply = SinkReply(call.call, sink.on_message(call.task, epoch, call.message), None)
+            except Exception as error:
+                reply = SinkReply(call.call, None, error)
+            self._send(worker, epoch, reply)
+            return []
+
+        self._post(decide)

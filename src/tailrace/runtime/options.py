@@ -1,0 +1,56 @@
+"""What can be set about a run, each with the reason for its default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tailrace.clock import MILLISECOND_NS, SECOND_NS
+from tailrace.core.coordinator import CoordinatorLimits
+from tailrace.core.ledger import LedgerLimits
+from tailrace.errors import OptionError
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of ``Topology.run``."""
+
+    workers: int = 2
+    checkpoint: str | None = None  # a folder that a later run can resume from
+    max_pending: int = 65_536  # roots a source task may have under way; bounds memory, and rate x commit interval
+    heartbeat_timeout_s: float = 3.0  # a function that holds the interpreter longer counts as dead
+    start_timeout_s: float = 60.0  # a busy machine can take long to start an interpreter
+    recovery_timeout_s: float = 30.0  # a backstop: losses are normally reported at once
+    max_deaths: int = 10  # of one worker without any progress: a tuple that kills it will do so again
+    stop_timeout_s: float = 10.0  # for workers to close their tasks once all is done
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name != "checkpoint" and (not isinstance(value, int | float) or value <= 0):
+                raise OptionError(f"option must be a positive number: {field.name}={value!r}; did you mix two up?")
+        if not isinstance(self.workers, int) or not isinstance(self.max_pending, int):
+            raise OptionError(f"options must be whole: workers={self.workers!r} max_pending={self.max_pending!r}")
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> RunOptions:
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(set(options) - known)
+        if unknown:
+            raise OptionError(f"unknown option: {', '.join(unknown)}; known={', '.join(sorted(known))}")
+        return cls(**options)
+
+    @property
+    def ledger(self) -> LedgerLimits:
+        return LedgerLimits(self.max_pending, int(self.recovery_timeout_s * SECOND_NS))
+
+    @property
+    def coordinator(self) -> CoordinatorLimits:
+        return CoordinatorLimits(
+            heartbeat_timeout_ns=int(self.heartbeat_timeout_s * SECOND_NS),
+            start_timeout_ns=int(self.start_timeout_s * SECOND_NS),
+            settle_ns=200 * MILLISECOND_NS,
+            flush_every_ns=100 * MILLISECOND_NS,
+            leave_timeout_ns=int(self.stop_timeout_s * SECOND_NS),
+            max_deaths=self.max_deaths,
+        )

@@ -1,0 +1,136 @@
+"""A running topology, with a handle that reads like PySpark's ``StreamingQuery``."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections import deque
+from typing import Any
+
+from tailrace.core.coordinator import Phase
+from tailrace.core.plan import Plan, make_plan
+from tailrace.errors import TailraceError, TopologyError
+from tailrace.runtime.checkpoint import Checkpoint
+from tailrace.runtime.coordinator import CoordinatorServer
+from tailrace.runtime.host import Host, SubprocessHost
+from tailrace.runtime.options import RunOptions
+from tailrace.topology import Role, Topology
+
+logger = logging.getLogger("tailrace")
+
+PROGRESS_S = 1.0
+KEPT = 100
+"""Progress reports that ``recentProgress`` holds, as in PySpark."""
+
+
+class Run:
+    """The handle of a run. All waiting methods may be called from several threads."""
+
+    def __init__(self, topology: Topology, options: RunOptions, host: Host, address: str) -> None:
+        self.name = topology.name
+        self.runId = str(uuid.uuid4())
+        plan = make_plan(topology, options.workers)
+        checkpoint = Checkpoint(options.checkpoint, plan)
+        self.id = checkpoint.job_id
+        _say_what_is_not_promised(plan)
+        self._host = host
+        self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, address)
+        self._recent: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._server.start()
+        self._reporter = threading.Thread(target=self._report, name="tailrace-progress", daemon=True)
+        self._reporter.start()
+
+    # -- as in StreamingQuery
+
+    @property
+    def isActive(self) -> bool:
+        return not self._server.wait(0)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        last = self.lastProgress
+        phase = self._server.phase
+        return {
+            "message": "waiting for workers" if phase is Phase.STARTING else (last or {}).get("status", phase.value),
+            "isDataAvailable": bool(last and last["pending"]),
+            "isTriggerActive": phase is Phase.RUNNING,
+        }
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:
+        return self._recent[-1] if self._recent else None
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        return list(self._recent)
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        """Wait until the run ends, by itself, by ``stop`` or by an error, which is raised. False on timeout."""
+        ended = self._server.wait(timeout)
+        if ended:
+            self._reporter.join()
+            if self._server.error is not None:
+                raise self._server.error
+        return ended
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Drain and stop: sources read no more, everything read becomes durable, sinks close, workers leave.
+
+        With a timeout, what is not done by then is given up: the next run with the same checkpoint goes on there.
+        """
+        self._server.drain()
+        if not self._server.wait(timeout):
+            self._server.fail(TailraceError(f"stopped before all was drained: timeout={timeout}"))
+            self._server.wait(None)
+        self._reporter.join()
+
+    def exception(self) -> Exception | None:
+        return self._server.error if not self.isActive else None
+
+    def processAllAvailable(self, timeout: float | None = None) -> None:
+        """Wait until a run over bounded sources has ended. An unbounded run never does: give a timeout."""
+        if not self.awaitTermination(timeout):
+            raise TimeoutError(f"still busy after {timeout} s: run={self.name}; are all sources bounded?")
+
+    # -- besides
+
+    def awaitRunning(self, timeout: float | None = None) -> bool:
+        """Wait until all workers are up and sources have begun, or the run has ended."""
+        return self._server.running.wait(timeout)
+
+    def workerPids(self) -> dict[int, int]:
+        """Process ids of the workers, by worker number."""
+        return self._host.pids()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self.isActive:
+            self.stop(timeout=None if kind is None else 5.0)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name} {'active' if self.isActive else 'ended'} id={self.id[:8]}>"
+
+    def _report(self) -> None:
+        ended = False
+        while not ended:
+            ended = self._server.wait(PROGRESS_S)
+            self._recent.append(self._server.progress())
+
+
+def _say_what_is_not_promised(plan: Plan) -> None:
+    for operator in plan.operators:
+        if operator.operator.role is Role.SOURCE and not operator.operator.body.replayable:
+            logger.warning(
+                "source %s cannot be replayed: what it has read and no sink has committed is lost if its worker dies",
+                operator.name,
+            )
+
+
+def launch(topology: Topology, spark: Any, **options: Any) -> Run:
+    """What ``Topology.run`` calls. Without a Spark session, workers are subprocesses on this machine."""
+    if spark is not None:
+        raise TopologyError(f"cannot run on this: spark={type(spark).__name__}; leave it out to use local processes")
+    return Run(topology, RunOptions.of(options), SubprocessHost(), "127.0.0.1")

@@ -1,0 +1,183 @@
+"""A runner is a thread that runs tasks: it reads their links, lets them work in turn, and sends what they leave.
+
+One runner a worker is shared by all tasks whose calls are short; every task whose calls are long has one to itself.
+Tasks of one runner hand tuples to each other without a lock, a wake-up or a switch between threads. Downstream tasks
+go first, so that what is under way gets finished before more is begun.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tailrace.clock import MILLISECOND_NS, SECOND_NS, system_clock
+
+if TYPE_CHECKING:
+    from tailrace.runtime.taskhost import TaskHost
+
+Handler = Callable[[bool, bool], None]
+
+IDLE_NS = 200 * MILLISECOND_NS
+"""How long a runner sleeps when nothing is due."""
+
+ACCOUNT_NS = 200 * MILLISECOND_NS
+"""How often a runner looks up the CPU time it has used."""
+
+SELECT_LIMIT = 1024
+"""File numbers from which ``select`` cannot be used."""
+
+_ENDED = select.EPOLLHUP | select.EPOLLERR | select.EPOLLRDHUP
+
+
+class Runner:
+    """Runs tasks until it is told to stop. Everything but ``post`` and ``wake`` belongs to its own thread."""
+
+    def __init__(self, name: str, on_error: Callable[[BaseException], None]) -> None:
+        self.name = name
+        self.hosts: list[TaskHost] = []
+        self._on_error = on_error
+        self._epoll = select.epoll()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._bell, select.EPOLLIN)
+        self._handlers: dict[int, Handler] = {}
+        self._posted: deque[Callable[[], None]] = deque()
+        self._asleep = False
+        self._stopped = False
+        self._account_ns = 0
+        self._cpu_ns = 0
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+
+    # -- from any thread
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Have this done by the runner's thread, soon."""
+        self._posted.append(action)
+        self.wake()
+
+    def wake(self) -> None:
+        if self._asleep:
+            self._asleep = False
+            os.eventfd_write(self._bell, 1)
+
+    def stop(self) -> None:
+        self.post(self._halt)
+
+    def join(self, timeout_s: float) -> None:
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+
+    # -- sockets
+
+    def watch(self, connection: socket.socket, handler: Handler, *, reading: bool, writing: bool) -> None:
+        self._handlers[connection.fileno()] = handler
+        self._epoll.register(connection.fileno(), _mask(reading, writing))
+
+    def rewatch(self, connection: socket.socket, *, reading: bool, writing: bool) -> None:
+        self._epoll.modify(connection.fileno(), _mask(reading, writing))
+
+    def unwatch(self, connection: socket.socket) -> None:
+        if self._handlers.pop(connection.fileno(), None) is not None:
+            self._epoll.unregister(connection.fileno())
+
+    # -- the loop
+
+    def adopt(self, host: TaskHost) -> None:
+        """Run this task from now on."""
+        host.moved_to(self)
+        self.hosts.append(host)
+        self.hosts.sort(key=lambda host: -host.task.number)
+
+    def release(self, host: TaskHost) -> None:
+        self.hosts.remove(host)
+        host.moved_to(None)
+
+    def _main(self) -> None:
+        try:
+            self._loop()
+        except BaseException as error:  # whatever it is, the run must hear of it
+            self._on_error(error)
+        finally:
+            self._epoll.close()
+            os.close(self._bell)
+
+    def _loop(self) -> None:
+        while not self._stopped:
+            self.turn(self.sleep_ns)
+
+    def _halt(self) -> None:
+        self._stopped = True
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+    def turn(self, sleep_ns: int) -> None:
+        """Once around: wait for something to happen, deal with it, and let every task work a little."""
+        for number, events in self._wait(sleep_ns):
+            handler = self._handlers.get(number)
+            if handler is not None:
+                handler(bool(events & (select.EPOLLIN | _ENDED)), bool(events & select.EPOLLOUT))
+            elif number == self._bell:
+                os.eventfd_read(self._bell)
+        while self._posted:
+            self._posted.popleft()()
+        now_ns = system_clock()
+        for host in tuple(self.hosts):
+            host.work(now_ns)
+        if now_ns >= self._account_ns:
+            self._account_ns = now_ns + ACCOUNT_NS
+            self._account()
+
+    def _account(self) -> None:
+        """Share out the thread's CPU time by how long each task has worked: asking for it costs as much as a tuple."""
+        cpu_ns = time.thread_time_ns()
+        spent_ns, self._cpu_ns = cpu_ns - self._cpu_ns, cpu_ns
+        worked_ns = sum(host.worked_ns for host in self.hosts)
+        for host in self.hosts:
+            if worked_ns:
+                host.cpu_ns += spent_ns * host.worked_ns // worked_ns
+            host.worked_ns = 0
+
+    def _wait(self, sleep_ns: int) -> list[tuple[int, int]]:
+        if sleep_ns <= 0:
+            return self._epoll.poll(0)
+        self._asleep = True
+        try:
+            if self._posted or any(host.has_news for host in self.hosts):
+                return self._epoll.poll(0)
+            number = self._epoll.fileno()
+            if sleep_ns % MILLISECOND_NS and sleep_ns < 10 * MILLISECOND_NS and number < SELECT_LIMIT:
+                # epoll counts in whole milliseconds, which is too coarse for a source that is due in 0.2 ms
+                select.select([number], (), (), sleep_ns / SECOND_NS)
+                return self._epoll.poll(0)
+            return self._epoll.poll(sleep_ns / SECOND_NS)
+        finally:
+            self._asleep = False
+
+    @property
+    def sleep_ns(self) -> int:
+        """Until when nothing needs to be done unless something happens."""
+        if self._posted:
+            return 0
+        now_ns = system_clock()
+        return min((host.wake_ns(now_ns) for host in self.hosts), default=now_ns + IDLE_NS) - now_ns
+
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
+    def set_asleep(self, asleep: bool) -> None:
+        """For a runner that is driven from outside: whether others must ring the bell."""
+        self._asleep = asleep
+
+
+def _mask(reading: bool, writing: bool) -> int:
+    return (select.EPOLLIN | select.EPOLLRDHUP if reading else 0) | (select.EPOLLOUT if writing else 0)

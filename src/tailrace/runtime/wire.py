@@ -1,0 +1,111 @@
+"""Frames: a length, a kind, a number, and a payload. Nothing is unpickled before its connection is authenticated.
+
+All frames of a link are numbered from 1, so that a receiver notices a copy and a gap.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import cloudpickle
+
+from tailrace.core.acks import Fold
+from tailrace.core.router import Bundle
+from tailrace.errors import ProtocolError
+
+BUNDLES = 1
+ACKS = 2
+MESSAGE = 3
+
+HEADER = struct.Struct("<IBQ")  # length of what follows the length, kind, number
+LENGTH_BYTES = 4
+MAX_FRAME = 256 << 20
+"""Bytes. A peer that announces more is broken or hostile; a tuple that needs more does not belong on a wire."""
+
+PICKLE_PROTOCOL = 5
+
+
+def frame(kind: int, number: int, payload: bytes) -> bytes:
+    if len(payload) > MAX_FRAME:
+        raise ProtocolError(f"frame too large: bytes={len(payload)} limit={MAX_FRAME}; is one tuple that big?")
+    return HEADER.pack(len(payload) + HEADER.size - LENGTH_BYTES, kind, number) + payload
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames."""
+
+    def __init__(self, limit: int = MAX_FRAME) -> None:
+        self._buffer = bytearray()
+        self._limit = limit
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, int, memoryview]]:
+        """The frames that these bytes complete, as (kind, number, payload)."""
+        if self._buffer:
+            self._buffer += data
+            data = bytes(self._buffer) if self._complete() else b""
+            if not data:
+                return
+            self._buffer.clear()
+        view = memoryview(data)
+        position = 0
+        while len(data) - position >= HEADER.size:
+            length, kind, number = HEADER.unpack_from(data, position)
+            self._check(length)
+            end = position + LENGTH_BYTES + length
+            if end > len(data):
+                break
+            yield kind, number, view[position + HEADER.size : end]
+            position = end
+        self._buffer += view[position:]
+
+    def _complete(self) -> bool:
+        if len(self._buffer) < HEADER.size:
+            return False
+        length: int = struct.unpack_from("<I", self._buffer)[0]
+        self._check(length)
+        return len(self._buffer) >= LENGTH_BYTES + length
+
+    def _check(self, length: int) -> None:
+        if not HEADER.size - LENGTH_BYTES <= length <= self._limit + HEADER.size:
+            raise ProtocolError(f"frame of impossible size: bytes={length} limit={self._limit}; is the peer Tailrace?")
+
+    @property
+    def partial(self) -> bool:
+        """Whether the last frame is still incomplete."""
+        return bool(self._buffer)
+
+
+def encode(value: Any) -> bytes:
+    """Pickle, and by value where a class lives in the user's script, which plain pickle cannot do."""
+    try:
+        return pickle.dumps(value, PICKLE_PROTOCOL)
+    except Exception:
+        encoded: bytes = cloudpickle.dumps(value, PICKLE_PROTOCOL)
+        return encoded
+
+
+def decode_bundles(payload: memoryview) -> list[Bundle]:
+    bundles: list[Bundle] = pickle.loads(payload)
+    return bundles
+
+
+def encode_folds(folds: Sequence[Fold]) -> bytes:
+    numbers = [number for fold in folds for pair in fold.items() for number in pair]
+    both, complete, durable = folds
+    return struct.pack(f"<III{len(numbers)}Q", len(both), len(complete), len(durable), *numbers)
+
+
+def decode_folds(payload: memoryview) -> tuple[Fold, Fold, Fold]:
+    lengths = struct.unpack_from("<III", payload)
+    numbers = struct.unpack_from(f"<{2 * sum(lengths)}Q", payload, 12)
+    folds: list[Fold] = []
+    position = 0
+    for length in lengths:
+        end = position + 2 * length
+        folds.append(dict(zip(numbers[position:end:2], numbers[position + 1 : end : 2], strict=True)))
+        position = end
+    both, complete, durable = folds
+    return both, complete, durable

@@ -1,0 +1,351 @@
+"""A worker process: it registers with the coordinator, opens its tasks, and runs them until it is told to leave.
+
+Threads: this one listens to the coordinator; one beats; one accepts links; the rest run tasks. Whatever happens to the
+driver, a worker leaves: at once when the connection ends, and when nothing has been heard for a while.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import itertools
+import os
+import pickle
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import Any
+
+from tailrace.clock import SECOND_NS, system_clock
+from tailrace.core.assembly import Surroundings, assemble
+from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Registered
+from tailrace.core.plan import Plan
+from tailrace.core.task import AsyncTask, SourceTask
+from tailrace.core.worker import CloseLinks, Exit, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
+from tailrace.errors import Fenced, ProtocolError, TailraceError
+from tailrace.runtime.asyncrunner import AsyncRunner
+from tailrace.runtime.auth import accept, answer, dial
+from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Ping, Setup, SinkCall, SinkReply
+from tailrace.runtime.links import OutLink
+from tailrace.runtime.logs import LogBuffer, capture
+from tailrace.runtime.opening import Opener
+from tailrace.runtime.options import RunOptions
+from tailrace.runtime.runner import Runner
+from tailrace.runtime.taskhost import TaskHost
+from tailrace.topology import Kind
+
+BEAT_S = 0.25
+LEASE_S = 8.0
+"""Without a word from the driver for so long, it is gone, or we are."""
+
+SWITCH_S = 0.0005
+"""How long a thread may keep the interpreter from another: the default of 5 ms would be in every tuple's latency."""
+
+EXIT_FENCED = 4
+EXIT_ORPHANED = 5
+RETRY_S = 0.05
+CLOSE_S = 3.0
+DIALERS = 8
+
+
+class WorkerProcess:
+    """One epoch of one worker."""
+
+    def __init__(self, bootstrap: Bootstrap, logs: LogBuffer) -> None:
+        self.worker = bootstrap.worker
+        self.epoch = bootstrap.epoch
+        self._secret = bootstrap.secret
+        self._core = Worker(self.worker, self.epoch)
+        self._logs = logs
+        hello = {"role": "worker", "worker": self.worker, "epoch": self.epoch}
+        connection = dial(bootstrap.address, self._secret, hello)
+        self._host = connection.getsockname()[0]
+        self._line = ControlLine(connection)
+        self._heard_ns = system_clock()
+        self._listener = socket.create_server((self._host, 0), backlog=128)
+        self._dialers = ThreadPoolExecutor(DIALERS, thread_name_prefix="dial")
+        self._hosts: dict[int, TaskHost] = {}  # unit -> host
+        self._runners: list[Runner] = []
+        self._numbers = itertools.count()
+        self._calls: dict[int, tuple[threading.Event, list[SinkReply]]] = {}
+        self._plan: Plan | None = None
+        self._setup: Setup | None = None
+        self._opener: Opener | None = None
+        self._failed = False
+
+    # -- what task hosts ask for
+
+    def host_of(self, task: int) -> TaskHost | None:
+        assert self._plan is not None
+        return self._hosts.get(self._plan.unit_of[task])
+
+    def home_of(self, task: int) -> int:
+        assert self._plan is not None
+        return self._plan.home[task]
+
+    def member(self, worker: int) -> Member | None:
+        return self._core.membership.member(worker)
+
+    def connect(self, link: OutLink, member: Member, done: Callable[[socket.socket | None], None]) -> None:
+        hello = {
+            "role": "link",
+            "kind": link.kind,
+            "worker": self.worker,
+            "epoch": self.epoch,
+            "target": link.target,
+            "to_epoch": member.epoch,
+        }
+
+        def attempt() -> None:
+            try:
+                connection = dial(member.address, self._secret, hello)
+            except (OSError, ProtocolError):
+                time.sleep(RETRY_S)
+                done(None)
+            else:
+                done(connection)
+
+        self._dialers.submit(attempt)
+
+    def lost_link(self) -> None:
+        self.tell(LinkLost(self.worker, self.epoch))
+
+    def tell(self, message: Any) -> None:
+        try:
+            self._line.send(message)
+        except OSError:
+            orphaned()
+
+    def isolate(self, host: TaskHost) -> None:
+        """Called by the host's own runner."""
+        runner = host.runner
+        assert runner is not None
+        runner.release(host)
+        host.shared = False
+        own = Runner(host.task.label, self.runner_failed)
+        own.adopt(host)
+        self._runners.append(own)
+        own.start()
+
+    # -- life
+
+    def run(self) -> None:
+        threading.Thread(target=self._beat, name="beat", daemon=True).start()
+        threading.Thread(target=self._accept, name="accept", daemon=True).start()
+        address = (self._host, self._listener.getsockname()[1])
+        self.tell(Registered(self.worker, self.epoch, address, os.getpid(), socket.gethostname()))
+        for message in self._line.receive():
+            self._heard_ns = system_clock()
+            match message:
+                case Ping():
+                    pass
+                case Setup():
+                    self._setup = message
+                case SinkReply():
+                    waiter = self._calls.pop(message.call, None)
+                    if waiter is not None:
+                        waiter[1].append(message)
+                        waiter[0].set()
+                case _:
+                    self._follow(self._core.handle(message))
+        orphaned()
+
+    def _follow(self, commands: list[WorkerCommand]) -> None:
+        for command in commands:
+            match command:
+                case OpenTasks():
+                    assign = command.assign
+                    threading.Thread(target=self._open, args=(assign,), name="open", daemon=True).start()
+                case CloseLinks():
+                    for host in self._hosts.values():
+                        host.post(lambda host=host, workers=command.workers: host.relink(workers))  # type: ignore[misc]
+                case TellTasks():
+                    for host in self._hosts.values():
+                        host.handle(command.message)
+                case Reply():
+                    self.tell(command.message)
+                case Exit():
+                    self._leave()
+
+    def _beat(self) -> None:
+        beats = 0
+        while True:
+            time.sleep(BEAT_S)
+            beats += 1
+            self.tell(Alive(self.worker, self.epoch))
+            logs = self._logs.take()
+            if logs is not None:
+                self.tell(logs)
+            if beats % 2 == 0:
+                self._send_metrics()
+            if system_clock() - self._heard_ns > LEASE_S * SECOND_NS:
+                orphaned()
+
+    def _send_metrics(self) -> None:
+        snapshots = [snapshot for host in tuple(self._hosts.values()) for snapshot in host.snapshots]
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        self.tell(Metrics(snapshots, usage.ru_utime + usage.ru_stime))
+
+    # -- opening
+
+    def _open(self, assign: Assign) -> None:
+        try:
+            self._open_tasks(assign)
+        except BaseException as error:
+            self.runner_failed(error)
+        else:
+            self._follow(self._core.opened())
+
+    def _open_tasks(self, assign: Assign) -> None:
+        setup = self._setup
+        assert setup is not None
+        plan: Plan = pickle.loads(setup.plan)
+        options: RunOptions = setup.options
+        self._plan = plan
+        opener = self._opener = Opener(plan, self.worker, self.epoch, setup.job_id, setup.elapsed_ns, self.call_driver)
+        around = Surroundings(plan, self.worker, self.epoch, options.ledger, system_clock, Random(os.urandom(16)))
+        hosts: dict[int, TaskHost] = {}
+        for leader, members in plan.units(self.worker):
+            bodies = opener.open(leader, members, dict(assign.starts))
+            task = assemble(leader, bodies, around)
+            if isinstance(task, SourceTask):
+                task.draining = assign.draining
+            kinds = {plan.operators[plan.operator_of[member]].operator.kind for member in members}
+            hosts[leader] = TaskHost(task, self, Kind.BLOCKING if Kind.BLOCKING in kinds else min(kinds, key=_rank))
+        self._hosts = hosts
+        self._start_runners(plan)
+
+    def _start_runners(self, plan: Plan) -> None:
+        shared = Runner("shared", self.runner_failed)
+        self._runners.append(shared)
+        for host in self._hosts.values():
+            task = host.task
+            if isinstance(task, AsyncTask):
+                concurrency = plan.operators[plan.operator_of[task.number]].operator.options["concurrency"]
+                self._runners.append(AsyncRunner(task.label, self.runner_failed, host, task, concurrency))
+            elif host.kind is Kind.BLOCKING:
+                own = Runner(task.label, self.runner_failed)
+                own.adopt(host)
+                self._runners.append(own)
+            else:
+                host.shared = True
+                shared.adopt(host)
+        for runner in self._runners:
+            runner.start()
+
+    def call_driver(self, operator: str, task: int, message: Any) -> Any:
+        """Ask a sink's half on the driver, and wait for the answer."""
+        call = next(self._numbers)
+        waiter: tuple[threading.Event, list[SinkReply]] = (threading.Event(), [])
+        self._calls[call] = waiter
+        self.tell(SinkCall(call, operator, task, message))
+        if not waiter[0].wait(LEASE_S):
+            raise TailraceError(f"the driver does not answer: operator={operator} task={task}; is it overloaded?")
+        reply = waiter[1][0]
+        if reply.error is not None:
+            raise reply.error
+        return reply.reply
+
+    # -- links from others
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._welcome, args=(connection,), name="welcome", daemon=True).start()
+
+    def _welcome(self, connection: socket.socket) -> None:
+        try:
+            hello = accept(connection, self._secret)
+            why_not, host = self._judge(hello)
+            answer(connection, why_not)
+        except (OSError, ProtocolError):
+            connection.close()
+            return
+        if host is not None:
+            kind, worker, epoch = hello["kind"], hello["worker"], hello["epoch"]
+            host.post(lambda: host.take_link(connection, kind, worker, epoch))
+
+    def _judge(self, hello: dict[str, Any]) -> tuple[str | None, TaskHost | None]:
+        worker, epoch = hello.get("worker"), hello.get("epoch")
+        if hello.get("role") != "link" or not isinstance(worker, int) or not isinstance(epoch, int):
+            return "not a link", None
+        if hello.get("to_epoch") != self.epoch:
+            return f"meant for epoch {hello.get('to_epoch')}, this is {self.epoch}", None
+        if not self._core.membership.counts(worker, epoch):
+            return f"epoch {epoch} of worker {worker} has been replaced", None
+        host = self.host_of(hello["target"]) if self._plan is not None else None
+        return (None, host) if host is not None else ("no such task here", None)
+
+    # -- the end
+
+    def runner_failed(self, error: BaseException) -> None:
+        """A runner cannot go on: someone has replaced us, or a user function raised, or there is a bug."""
+        if isinstance(error, Fenced):
+            sys.stderr.write(f"tailrace: worker {self.worker} leaves: {error}\n")
+            os._exit(EXIT_FENCED)
+        if self._failed:
+            return
+        self._failed = True
+        if not isinstance(error, TailraceError):
+            text = "".join(traceback.format_exception(error))
+            error = TailraceError(f"{text}\na worker failed: worker={self.worker}")
+        logs = self._logs.take()
+        if logs is not None:
+            self.tell(logs)
+        self.tell(Failed(self.worker, self.epoch, error))
+
+    def _leave(self) -> None:
+        for host in self._hosts.values():
+            host.post(host.snapshot)
+        for runner in self._runners:
+            runner.stop()
+        deadline = time.monotonic() + CLOSE_S
+        for runner in self._runners:
+            runner.join(max(0.05, deadline - time.monotonic()))
+        problems = self._opener.close() if self._opener is not None else []
+        for problem in problems:
+            print(problem)
+        self._send_metrics()
+        logs = self._logs.take()
+        if logs is not None:
+            self.tell(logs)
+        self._line.close()
+        os._exit(0)  # the system closes all links, at once
+
+
+def _rank(kind: Kind) -> int:
+    """AUTO if any operator of a unit says so: it may have long calls."""
+    return 0 if kind is Kind.AUTO else 1
+
+
+def orphaned() -> None:
+    os._exit(EXIT_ORPHANED)
+
+
+def raise_file_limit() -> None:
+    """Links are files: allow as many as the system does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def serve(bootstrap: Bootstrap) -> None:
+    """Be a worker. Does not return."""
+    sys.setswitchinterval(SWITCH_S)
+    raise_file_limit()
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the driver drains
+    try:
+        process = WorkerProcess(bootstrap, capture())
+    except (OSError, ProtocolError):
+        orphaned()
+    process.run()

@@ -1,0 +1,1 @@
+"""Simulations on virtual time, driving the same objects as the runtime."""

@@ -1,0 +1,49 @@
+"""``python -m tailrace.sim``: run the fault simulation on many seeds, or repeat one."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import click
+
+from tailrace.sim.faults import Outcome, SimulationFailure, run_seed
+
+CHUNK = 100
+
+
+def run_chunk(seeds: range) -> list[Outcome]:
+    return [run_seed(seed) for seed in seeds]
+
+
+@click.command()
+@click.option("--seeds", default=1000, show_default=True, help="How many seeds to run, from --first on.")
+@click.option("--first", default=0, show_default=True, help="The first seed.")
+@click.option("--seed", type=int, default=None, help="Repeat this seed alone.")
+@click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="Processes to use.")
+def main(seeds: int, first: int, seed: int | None, jobs: int) -> None:
+    """Crash, cut off and confuse a simulated cluster, and check that nothing is lost or doubled."""
+    if seed is not None:
+        click.echo(str(run_seed(seed)))
+        return
+    started = time.monotonic()
+    done = deaths = recoveries = 0
+    chunks = [range(low, min(low + CHUNK, first + seeds)) for low in range(first, first + seeds, CHUNK)]
+    with ProcessPoolExecutor(jobs) as pool:
+        try:
+            for outcomes in pool.map(run_chunk, chunks):
+                done += len(outcomes)
+                deaths += sum(outcome.deaths for outcome in outcomes)
+                recoveries += sum(outcome.recoveries for outcome in outcomes)
+                if done % (10 * CHUNK) == 0:
+                    click.echo(f"{done:>7,} seeds passed, {deaths:,} deaths, {recoveries:,} recoveries")
+        except SimulationFailure as failure:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise click.ClickException(str(failure)) from failure
+    seconds = time.monotonic() - started
+    click.echo(f"{done:,} seeds passed in {seconds:.0f} s: {deaths:,} deaths, {recoveries:,} recoveries")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""No root lost, each lineage once: checked on seeded runs in which everything that can fail does.
+
+A seed decides the topology, the rates of lost, doubled and late frames, and when which worker crashes, hangs or is cut
+off. When a run goes wrong the report names its seed and the command that repeats it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+
+from tailrace.clock import MILLISECOND_NS
+from tailrace.core.coordinator import Phase
+from tailrace.core.messages import Position
+from tailrace.core.task import SourceTask, Task
+from tailrace.sim.cluster import BACKSTOP_NS, Cluster, Crashes, Link, Network, Observer, SimWorker
+from tailrace.sim.shapes import SHAPES, Case, case_of
+
+MS = MILLISECOND_NS
+MAX_EVENTS = 60_000
+"""Events after which a run counts as stuck; the longest good one of 20,000 seeds needs fewer than half."""
+
+REEMIT_NS = 150 * MS
+"""By then a source that heard of a recovery has emitted again all that was pending: three times what it takes."""
+
+
+class SimulationFailure(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run went through."""
+
+    seed: int
+    shape: str
+    events: int
+    deaths: int
+    recoveries: int
+    virtual_ms: int
+    restarts: int  # of the whole run, coordinator and all
+    lost: int  # frames
+    doubled: int
+    copies_refused: int
+    zombies_refused: int  # frames and commits of dead epochs
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """All that a seed decides."""
+
+    case: Case
+    network: Network
+    max_pending: int
+    crashes: Crashes
+    blows: int
+
+
+def scenario_of(rng: Random) -> Scenario:
+    shape = rng.randrange(len(SHAPES))
+    case = case_of(shape, rng.choice([2, 3]), rng.choice([6, 12, 20]))
+    network = Network(
+        lost=rng.choice([0, 0, 0.02, 0.1]),
+        doubled=rng.choice([0, 0, 0.05]),
+        delayed=rng.choice([0, 0, 0.05]),
+        quiet_after_ns=rng.choice([100, 300, 600]) * MS,
+    )
+    crashes = Crashes(at_commit=rng.choice([0, 0, 0.1]), at_persist=rng.choice([0, 0, 0, 0.1]))
+    return Scenario(case, network, rng.choice([2, 5, 50]), crashes, rng.choice([0, 1, 2, 4]))
+
+
+class Watch:
+    """Looks on while a run goes, and says at once when a promise is broken."""
+
+    def __init__(self, cluster: Cluster, scenario: Scenario) -> None:
+        self._cluster = cluster
+        self._scenario = scenario
+        self._expected = scenario.case.rows_by_root
+        self._recovered_ns: dict[int, int] = {}  # by epoch: when it last heard of a recovery
+        self._taken: set[tuple[Link, int, int]] = set()
+        self._emitted: dict[tuple[int, int], int] = {}  # (epoch, source task) -> its next emission number
+        self._emitter: dict[tuple[int, int], int] = {}  # (source task, emission number) -> epoch
+        self._lossless = not (scenario.network.lost or scenario.network.delayed)
+        cluster.observer = Observer(
+            self.prefix_is_durable, self.task_is_sound, self.frame_is_fresh, self.recovery_emits, self.backstop_was_due
+        )
+
+    def prefix_is_durable(self, positions: dict[int, Position]) -> None:
+        """Every row of every root below a stored prefix has been committed: else a crash now would lose it."""
+        rows = self._cluster.store.rows
+        for split, position in positions.items():
+            for offset in range(self._cluster.stored[split].offset, position.offset):
+                for sink, wanted in self._expected.get((split, offset), {}).items():
+                    missing = wanted - rows.get(sink, Counter())
+                    if missing:
+                        raise SimulationFailure(f"prefix {position.offset} of split {split} is ahead of {missing}")
+
+    def task_is_sound(self, process: SimWorker, task: Task) -> None:
+        if isinstance(task, SourceTask):
+            if task.ledger.pending > self._scenario.max_pending:
+                raise SimulationFailure(f"span is not bounded: {task.ledger.pending} roots pending at {task.label}")
+            task.ledger.validate()
+            self._emissions_are_its_own(process, task)
+        for sink in task.sinks:
+            sink.log.validate()
+
+    def _emissions_are_its_own(self, process: SimWorker, task: SourceTask) -> None:
+        """Acks on their way to a dead ledger reach the one that took its place, and must mean nothing there."""
+        place, end = (process.epoch, task.number), task.ledger._next_emission
+        for emission in range(self._emitted.get(place, end), end):
+            if self._emitter.setdefault((task.number, emission), process.epoch) != process.epoch:
+                raise SimulationFailure(f"two ledgers of {task.label} used emission number {emission}")
+        self._emitted[place] = end
+
+    def frame_is_fresh(self, process: SimWorker, link: Link, number: int) -> None:
+        """No frame is taken twice, none out of order, none of an epoch that the receiver knows to be dead."""
+        key = (link, number, process.epoch)
+        if key in self._taken:
+            raise SimulationFailure(f"frame taken twice: {link} number {number}")
+        self._taken.add(key)
+        if (link, number + 1, process.epoch) in self._taken:
+            raise SimulationFailure(f"frame out of order: {link} number {number}")
+        if link[1] < process.core.membership._lowest.get(link[0], 0):
+            raise SimulationFailure(f"frame of a dead epoch taken: {link}")
+
+    def recovery_emits(self, process: SimWorker, task: SourceTask) -> None:
+        """Soon after a recovery, whatever was pending has been emitted again or has become durable."""
+        engine, heard_ns = self._cluster.engine, self._cluster.engine.now_ns
+        self._recovered_ns[process.epoch] = heard_ns
+        before = [(root, len(root.emissions)) for root in task.ledger if not root.durable]
+
+        def look() -> None:
+            again = self._recovered_ns[process.epoch] != heard_ns  # a newer recovery starts from the beginning
+            if again or not process.alive or process.stopped_until_ns > heard_ns:
+                return
+            for root, emissions in before:
+                if not root.durable and len(root.emissions) == emissions:
+                    raise SimulationFailure(f"recovery passed over offset {root.offset} of split {root.split}")
+
+        engine.after(REEMIT_NS, look)
+
+    def backstop_was_due(self, process: SimWorker, task: SourceTask) -> None:
+        """The backstop is for losses that nobody noticed: where frames are not lost, recovery alone must do."""
+        coordinator = self._cluster.coordinator
+        leads = process.coordinator is coordinator and coordinator.epoch_of(process.worker) == process.epoch
+        if not leads or not self._lossless or coordinator._recover_at_ns is not None:
+            return
+        now_ns = self._cluster.engine.now_ns
+        calm_ns = max(self._cluster.disturbed_until_ns, process.cut_off_until_ns)
+        for root in task.ledger:
+            if not root.durable and root.emitted_ns > calm_ns and now_ns - root.emitted_ns > BACKSTOP_NS:
+                raise SimulationFailure(f"recovery was in vain for offset {root.offset} of split {root.split}")
+
+    def end(self) -> None:
+        """All rows, each once."""
+        for sink, wanted in self._scenario.case.rows.items():
+            got = self._cluster.store.rows.get(sink, Counter())
+            if wanted - got:
+                raise SimulationFailure(f"sink {sink}: lost {dict(wanted - got)}")
+            if got - wanted:
+                raise SimulationFailure(f"sink {sink}: doubled {dict(got - wanted)}")
+
+
+def run_seed(seed: int) -> Outcome:
+    """One simulated run. Raises SimulationFailure, with the seed in its text, if a promise is broken."""
+    rng = Random(seed)
+    scenario = scenario_of(rng)
+    plan = scenario.case.plan
+    cluster = Cluster(plan, rng, scenario.network, scenario.max_pending, scenario.crashes)
+    watch = Watch(cluster, scenario)
+    cluster.start()
+    for _ in range(scenario.blows):
+        cluster.engine.after(rng.randrange(30 * MS, scenario.network.quiet_after_ns), lambda: strike(cluster))
+    try:
+        if not cluster.engine.run(lambda: cluster.finished, MAX_EVENTS):
+            raise SimulationFailure("the run never finished: a root is lost, or waited for in vain")
+        if cluster.error is not None:
+            raise SimulationFailure(f"the run failed: {cluster.error}")
+        watch.end()
+        cluster.coordinator.validate()
+    except AssertionError as failure:
+        raise SimulationFailure(
+            f"seed {seed} ({plan.name}, {plan.workers} workers): {failure}\n"
+            f"repeat with: python -m tailrace.sim --seed {seed}"
+        ) from failure
+    return Outcome(
+        seed,
+        plan.name,
+        cluster.engine.events,
+        cluster.coordinator.next_epoch - 1 - plan.workers * (1 + cluster.tally.restarts),
+        cluster.coordinator.recoveries,
+        cluster.engine.now_ns // MS,
+        cluster.tally.restarts,
+        cluster.tally.lost,
+        cluster.tally.doubled,
+        cluster.tally.copies_refused,
+        cluster.tally.zombies_refused,
+    )
+
+
+def strike(cluster: Cluster) -> None:
+    """Hit a live worker: kill it, stop it for a while, or cut it off from the coordinator for a while."""
+    if cluster.coordinator.phase is Phase.STARTING:  # a run whose first start fails is told so; that is all there is
+        cluster.engine.after(10 * MS, lambda: strike(cluster))
+        return
+    rng = cluster.rng
+    alive = [process for process in cluster.by_epoch.values() if process.alive]
+    if not alive:
+        return
+    process = rng.choice(alive)
+    blow = rng.randrange(3)
+    until_ns = cluster.engine.now_ns + rng.randrange(10, 300) * MS
+    if blow == 0:
+        process.die("killed")
+    elif blow == 1:
+        process.stopped_until_ns = until_ns
+        cluster.disturbed(until_ns)
+    else:
+        process.cut_off_until_ns = until_ns

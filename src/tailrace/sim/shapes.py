@@ -1,0 +1,224 @@
+"""The topologies that the fault simulation runs: small, and together with every way of routing a tuple.
+
+All functions are deterministic and keep a tuple's history in its value, so that the rows that must come out can be
+worked out by a plain loop, and each row tells where it has been.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from tailrace.connector import Reader, Record, SinkContext, SplitStart, Writer
+from tailrace.core.plan import Plan, make_plan
+from tailrace.policy import broadcast, fields, local, shuffle
+from tailrace.topology import Port, Role, Topology, union
+
+Row = tuple[Any, ...]
+
+
+class SimReader:
+    """Reads ``(source, split, offset)`` tuples."""
+
+    def __init__(self, source: str, start: SplitStart, roots: int) -> None:
+        self._source = source
+        self._split = start.split
+        self._next = start.offset
+        self._roots = roots
+        self.ready_ns = 0
+
+    def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
+        last = min(self._next + max(limit, 0), self._roots)
+        records = [Record(n, now_ns, (self._source, self._split, n)) for n in range(self._next, last)]
+        self._next = last
+        return records
+
+    @property
+    def done(self) -> bool:
+        return self._next >= self._roots
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class SimSource:
+    """A source whose contents are known beforehand."""
+
+    name: str
+    roots: int  # in every split
+    replayable = True
+
+    def splits(self, tasks: int) -> Sequence[str]:
+        return [str(index) for index in range(tasks)]
+
+    def open(self, start: SplitStart) -> Reader:
+        return SimReader(self.name, start, self.roots)
+
+
+@dataclass(frozen=True)
+class SimSink:
+    """Stands for a sink; the cluster opens it on its own store."""
+
+    committing: bool = True
+
+    def open(self, context: SinkContext) -> Writer:
+        raise AssertionError("the simulated cluster opens its sinks itself")
+
+
+def mark(name: str) -> Callable[[Row], Row]:
+    return lambda row: (*row, name)
+
+
+def fan(name: str) -> Callable[[Row], list[Row]]:
+    """No, one or two rows, depending on the root."""
+    return lambda row: [(*row, name, index) for index in range(row[2] % 3)]
+
+
+def batch(name: str) -> Callable[[list[Row]], list[Row]]:
+    return lambda rows: [(*row, name) for row in rows]
+
+
+def keep(row: Row) -> bool:
+    return int(row[2]) % 4 != 1
+
+
+def key(row: Row) -> int:
+    return int(row[2]) % 5
+
+
+def _chain(topology: Topology, roots: int) -> None:
+    """What most people run: shuffle, then fields, then several sink tasks."""
+    stream = topology.source("s", SimSource("s", roots), tasks=2)
+    stream = stream.map("a", mark("a"), tasks=3).map("b", mark("b"), tasks=2, grouping=fields(key))
+    stream.sink("out", SimSink(), tasks=2)
+
+
+def _fan(topology: Topology, roots: int) -> None:
+    """Operators that emit none or several, and a filter."""
+    stream = topology.source("s", SimSource("s", roots), tasks=1).flat_map("f", fan("f"), tasks=2)
+    stream = stream.filter("k", keep, tasks=2).flat_map("g", fan("g"), tasks=2, grouping=fields(key))
+    stream.sink("out", SimSink(), tasks=3)
+
+
+def _diamond(topology: Topology, roots: int) -> None:
+    """Two branches that meet again in one operator, so that only the edges tell their tuples apart."""
+    source = topology.source("s", SimSource("s", roots), tasks=2)
+    left, right = source.map("l", mark("x"), tasks=2), source.map("r", mark("x"), tasks=1)
+    union(left, right).map("m", mark("m"), tasks=2).sink("out", SimSink(), tasks=2)
+
+
+def _broadcast(topology: Topology, roots: int) -> None:
+    """Every task of an operator gets every tuple, and so does a sink."""
+    source = topology.source("s", SimSource("s", roots), tasks=1)
+    copied = source.map("a", mark("a"), tasks=3, grouping=broadcast())
+    copied.sink("some", SimSink(), tasks=1)
+    source.sink("all", SimSink(), tasks=2, grouping=broadcast())
+
+
+def _fused(topology: Topology, roots: int) -> None:
+    """Local chains, one of them from the source right into a sink."""
+    source = topology.source("s", SimSource("s", roots), tasks=2)
+    source.map("a", mark("a"), grouping=local()).sink("near", SimSink(), tasks=2, grouping=local())
+    far = source.flat_map("f", fan("f"), tasks=2).map("b", mark("b"), grouping=local(), tasks=2)
+    far.sink("far", SimSink(), tasks=1)
+
+
+def _two_sources(topology: Topology, roots: int) -> None:
+    """Two ledgers, and a sink that keeps no promise beside one that does."""
+    one = topology.source("s", SimSource("s", roots), tasks=1)
+    two = topology.source("t", SimSource("t", roots), tasks=2)
+    merged = union(one, two).map("m", mark("m"), tasks=2, grouping=shuffle())
+    merged.sink("out", SimSink(), tasks=2)
+    merged.sink("loose", SimSink(committing=False), tasks=1)
+
+
+def _batches(topology: Topology, roots: int) -> None:
+    """Tuples that wait for others of their batch while what follows on them goes wrong."""
+    stream = topology.source("s", SimSource("s", roots), tasks=2).flat_map("f", fan("f"), tasks=2)
+    stream = stream.map_batch("b", batch("b"), max_size=3, max_wait_ms=5, tasks=2)
+    stream.sink("out", SimSink(), tasks=2, grouping=fields(key))
+
+
+SHAPES: tuple[Callable[[Topology, int], None], ...] = (
+    _chain,
+    _fan,
+    _diamond,
+    _broadcast,
+    _fused,
+    _two_sources,
+    _batches,
+)
+
+
+Rows = Mapping[str, Counter[Row]]
+"""Sink -> its rows."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A shape on some workers, and what must come of it."""
+
+    plan: Plan
+    rows: Rows  # at each committing sink
+    rows_by_root: Mapping[tuple[int, int], Rows]  # (split index, offset) -> the rows that come of this root
+
+
+@cache
+def case_of(shape: int, workers: int, roots: int) -> Case:
+    topology = Topology(SHAPES[shape].__name__.strip("_"))
+    SHAPES[shape](topology, roots)
+    topology.validate()
+    plan = make_plan(topology, workers)
+    rows = _expected_rows(plan)
+    return Case(plan, rows, _rows_by_root(plan, rows))
+
+
+def _rows_by_root(plan: Plan, expected: Rows) -> Mapping[tuple[int, int], Rows]:
+    """Rows begin with source, split and offset."""
+    split_of = {(plan.operators[split.source].name, split.name): split.index for split in plan.splits}
+    found: dict[tuple[int, int], dict[str, Counter[Row]]] = {}
+    for sink, rows in expected.items():
+        for row, count in rows.items():
+            root = (split_of[row[0], row[1]], row[2])
+            found.setdefault(root, {}).setdefault(sink, Counter())[row] += count
+    return found
+
+
+def _expected_rows(plan: Plan) -> Rows:
+    """Every committing sink's rows, by sending each root through the operators one at a time."""
+    rows: dict[str, Counter[Row]] = {op.name: Counter() for op in plan.operators if op.committing}
+    for split in plan.splits:
+        source = plan.operators[split.source]
+        for record in _all_of(source.operator.body, split.name):
+            _follow(plan, source.index, record.value, rows)
+    return rows
+
+
+def _all_of(source: SimSource, split: str) -> Iterable[Record]:
+    return source.open(SplitStart(split)).poll(source.roots, 0)
+
+
+def _follow(plan: Plan, operator: int, row: Row, rows: dict[str, Counter[Row]]) -> None:
+    for edge in plan.edges:
+        if edge.upstream == operator and edge.port is Port.MAIN:
+            downstream = plan.operators[edge.downstream]
+            for _ in range(downstream.tasks if edge.grouping.name == "broadcast" else 1):
+                if downstream.committing:
+                    rows[downstream.name][row] += 1
+                for result in _results(downstream.operator.role, downstream.operator.body, row):
+                    _follow(plan, downstream.index, result, rows)
+
+
+def _results(role: Role, body: Any, row: Row) -> Iterator[Row]:
+    if role is Role.MAP:
+        yield body(row)
+    elif role is Role.MAP_BATCH:
+        yield from body([row])
+    elif role is Role.FLAT_MAP:
+        yield from body(row)
+    elif role is Role.FILTER and body(row):
+        yield row

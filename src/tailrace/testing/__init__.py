@@ -1,0 +1,7 @@
+"""The public test kit: the laws as functions, and doubles that do as they are told."""
+
+from tailrace.testing.clock import ManualClock
+from tailrace.testing.connectors import check_sink, check_source
+from tailrace.testing.grouping import check_grouping
+
+__all__ = ["ManualClock", "check_grouping", "check_sink", "check_source"]

@@ -1,0 +1,22 @@
+"""A clock that moves only when it is told to."""
+
+from __future__ import annotations
+
+
+class ManualClock:
+    """A ``Clock`` for tests: call it to read the time, ``advance`` it to let time pass."""
+
+    def __init__(self, start_ns: int = 0) -> None:
+        self._now_ns = start_ns
+
+    def __call__(self) -> int:
+        return self._now_ns
+
+    def advance(self, ns: int) -> None:
+        """Let ``ns`` nanoseconds pass."""
+        if ns < 0:
+            raise ValueError(f"a monotonic clock cannot go back: ns={ns}: are the two times swapped?")
+        self._now_ns += ns
+
+    def __repr__(self) -> str:
+        return f"ManualClock({self._now_ns})"

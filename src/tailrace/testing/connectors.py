@@ -1,0 +1,281 @@
+"""The laws of connectors as functions: ``check_source`` for readers, ``check_sink`` for committing writers.
+
+A crash is simulated at every step that a sink takes: each call of ``os`` that touches the file system, and each
+call of the driver. After it the dead writer can do nothing more, and a successor with a higher epoch recovers.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from typing import Any, cast
+
+from tailrace.connector import CommittingWriter, Entry, Record, Sink, SinkContext, Source, SplitStart
+from tailrace.errors import Fenced
+from tailrace.runtime.connectors.fingerprint import fingerprint
+
+Hook = Callable[[str], None]
+
+_CHANGES = ("open", "write", "fsync", "rename", "replace", "link", "mkdir", "unlink", "remove", "rmdir")
+_LOOKS = ("listdir", "scandir", "stat")
+_FAR_FUTURE_NS = 1 << 62
+_BATCHES = ((0, 1), (2,), (3, 4))  # offsets of the rows of each commit
+_FORGET = {"split": 2}  # after the second commit, everything in the first is forgotten
+_ROWS = [offset for batch in _BATCHES for offset in batch]
+
+
+class Crash(BaseException):
+    """The simulated death of a process. Not an ``Exception``, so that no code under test survives it."""
+
+
+# --- sources
+
+
+def check_source(source: Source, *, tasks: int = 2, limit: int = 3, most: int = 1000) -> list[Record]:
+    """Law: reading from offset *n* gives the records that reading from 0 gave, from *n* on.
+
+    Reads up to ``most`` records a split, from every offset. Returns the records of all splits, read from 0.
+    """
+    names = list(source.splits(tasks))
+    assert names == list(source.splits(tasks)), f"names of splits are not stable: splits={names}"
+    assert len(set(names)) == len(names), f"names of splits are not unique: splits={names}"
+    source = pickle.loads(pickle.dumps(source))
+    records = []
+    for name in names:
+        whole = _read(source, SplitStart(name), limit, most)
+        offsets = [record.offset for record in whole]
+        assert all(a < b for a, b in pairwise(offsets)), f"offsets do not rise: {offsets}"
+        for n in range(len(whole)):
+            last = whole[n - 1] if n else None
+            mark = None if last is None else fingerprint(last.value)
+            for start in {whole[n].offset, 0 if last is None else last.offset + 1}:
+                tail = _read(source, SplitStart(name, start, mark), limit, most - n)
+                assert _plain(tail) == _plain(whole[n:]), f"tail differs: split={name} offset={start}"
+        records += whole
+    return records
+
+
+def _read(source: Source, start: SplitStart, limit: int, most: int) -> list[Record]:
+    reader = source.open(start)
+    records: list[Record] = []
+    now_ns = 0
+    while not reader.done and len(records) < most:
+        batch = reader.poll(min(limit, most - len(records)), now_ns)
+        assert len(batch) <= limit, f"poll gave too much: limit={limit} records={len(batch)}"
+        records += batch
+        now_ns = _FAR_FUTURE_NS
+    reader.close()
+    return records
+
+
+def _plain(records: Sequence[Record]) -> list[tuple[int, Any]]:
+    return [(record.offset, record.value) for record in records]
+
+
+# --- steps
+
+_hook: Hook | None = None
+_hooked = False
+
+
+@contextmanager
+def steps(hook: Hook | None) -> Iterator[None]:
+    """Call ``hook(name)`` before each step. A hook that raises ``Crash`` at a write leaves half of it behind.
+
+    ``os.fsync`` counts as a step but is not carried out: it takes long, and no power is cut here.
+    """
+    global _hook, _hooked
+    outer, outer_hooked = _hook, _hooked
+    saved = {} if _hooked else {name: getattr(os, name) for name in (*_CHANGES, *_LOOKS)}
+    _hook, _hooked = hook, True
+    for name, function in saved.items():
+        setattr(os, name, _stepping(name, function))
+    try:
+        yield
+    finally:
+        _hook, _hooked = outer, outer_hooked
+        for name, function in saved.items():
+            setattr(os, name, function)
+
+
+def _stepping(name: str, function: Any) -> Any:
+    def step(*args: Any, **kwargs: Any) -> Any:
+        try:
+            _step(name)
+        except Crash as crash:
+            if name == "write" and crash.args:
+                function(args[0], memoryview(args[1])[: len(args[1]) // 2])
+            raise
+        return None if name == "fsync" else function(*args, **kwargs)
+
+    return step
+
+
+def _step(name: str) -> None:
+    if _hook is not None:
+        _hook(name)
+
+
+class CrashAt:
+    """A hook that lets a process die at its step number ``at``; afterwards every step fails."""
+
+    def __init__(self, at: int | None) -> None:
+        self.at = at
+        self.taken = 0
+
+    def __call__(self, name: str) -> None:
+        if name in _LOOKS:
+            return
+        self.taken += 1
+        if self.at is not None and self.taken > self.at:
+            raise Crash(*(["first"] if self.taken == self.at + 1 else []))
+
+
+# --- sinks
+
+
+def check_sink(
+    make_sink: Callable[[], Sink],
+    read_back: Callable[[Any], Iterable[Any]],
+    *,
+    row: Callable[[int], Any] = lambda n: {"n": n},
+) -> None:
+    """Law: after a crash at any point, ``recover`` in a higher epoch returns exactly the entries whose rows are or
+    will be visible, and no ``commit`` of a lower epoch succeeds any more.
+
+    ``make_sink()`` gives a sink with a new, empty place to write to; ``read_back(sink)`` what a reader sees there.
+    ``row(n)`` makes rows that differ from each other.
+    """
+    check_crashes(lambda: SinkTrial(make_sink(), read_back, row))
+    check_zombies(lambda: SinkTrial(make_sink(), read_back, row))
+
+
+def check_crashes(new_trial: Callable[[], SinkTrial]) -> None:
+    """The writer dies at any step, then its successor dies at any step of its recovery, then a third recovers."""
+    for at in range(_count(partial(new_trial().run, 1)) + 1):
+        for again in range(_count(partial(_crashed(new_trial(), at).recover, 2)) + 1):
+            trial = _crashed(new_trial(), at)
+            _die(again, partial(trial.recover, 2))
+            trial.finish(3, f"first writer died at step {at}, the second at step {again}")
+
+
+def check_zombies(new_trial: Callable[[], SinkTrial]) -> None:
+    """A writer stands still before any step, its successor recovers and writes all the rest, then it goes on."""
+    seen: list[str] = []
+    with steps(seen.append):
+        new_trial().run(1)
+    for at in range(len(seen)):
+        trial = new_trial()
+        story = f"writer stood still before step {at} ({seen[at]})"
+        _with_zombie(trial, at, story)
+        trial.verify(_ROWS, story)
+
+
+def _with_zombie(trial: SinkTrial, at: int, story: str) -> None:
+    taken = 0
+
+    def hook(name: str) -> None:
+        nonlocal taken
+        taken += 1
+        if taken == at + 1:
+            with steps(None):
+                trial.finish(2, story)
+
+    try:
+        with steps(hook):
+            writer = trial.run(1)
+            writer.write(trial.row(99))
+            writer.commit([_entry(99)])
+    except Fenced:
+        return
+    raise AssertionError(f"commit of a lower epoch succeeded: {story}")
+
+
+class SinkTrial:
+    """One sink and what became of it: which commits were acknowledged, and what is visible."""
+
+    def __init__(self, sink: Sink, read_back: Callable[[Any], Iterable[Any]], row: Callable[[int], Any]) -> None:
+        self.sink = sink
+        self.row = row
+        self.acknowledged: set[int] = set()
+        self.prefixes: Mapping[str, int] = {}
+        self._read_back = read_back
+
+    def open(self, epoch: int) -> CommittingWriter:
+        def call_driver(operator: str, message: Any) -> Any:
+            _step("call_driver")
+            reply = cast("Any", self.sink).on_message(0, epoch, message)
+            _step("reply")
+            return reply
+
+        sink = pickle.loads(pickle.dumps(self.sink))
+        assert sink.committing, "sink is not committing: did you mean another sink?"
+        return cast("CommittingWriter", sink.open(SinkContext("out", 0, 1, epoch, "0123456789abcdef", call_driver)))
+
+    def run(self, epoch: int) -> CommittingWriter:
+        """A writer's whole life but its end."""
+        writer = self.open(epoch)
+        assert list(writer.recover({})) == [], "a new place has entries: does make_sink give a new one each time?"
+        for number, batch in enumerate(_BATCHES):
+            for offset in batch:
+                writer.write(self.row(offset))
+            writer.commit([_entry(offset) for offset in batch])
+            self.acknowledged.update(batch)
+            if number == 1:
+                self.prefixes = _FORGET
+                writer.forget(_FORGET)
+        return writer
+
+    def recover(self, epoch: int) -> None:
+        self.open(epoch).recover(self.prefixes)
+
+    def finish(self, epoch: int, story: str) -> None:
+        """Recover, compare, and write what is missing."""
+        writer = self.open(epoch)
+        entries = list(writer.recover(self.prefixes))
+        done = [entry.offset for entry in entries] + list(range(self.prefixes.get("split", 0)))
+        assert entries == [_entry(entry.offset) for entry in entries], f"entries differ: {entries}: {story}"
+        self.verify(done, story)
+        assert self.acknowledged <= set(done), f"commit was lost: {self.acknowledged - set(done)}: {story}"
+        missing = [offset for offset in _ROWS if offset not in done]
+        for offset in missing:
+            writer.write(self.row(offset))
+        writer.commit([_entry(offset) for offset in missing])
+        writer.close()
+        self.verify(_ROWS, story)
+
+    def verify(self, offsets: Iterable[int], story: str) -> None:
+        visible = Counter(repr(row) for row in self._read_back(self.sink))
+        expected = Counter(repr(self.row(offset)) for offset in offsets)
+        assert visible == expected, (
+            f"rows differ: missing={dict(expected - visible)} too many={dict(visible - expected)}: {story}"
+        )
+
+
+def _entry(offset: int) -> Entry:
+    return Entry("split", offset, (1 << 63) + offset)
+
+
+def _count(act: Callable[[], Any]) -> int:
+    counter = CrashAt(None)
+    with steps(counter):
+        act()
+    return counter.taken
+
+
+def _die(at: int | None, act: Callable[[], Any]) -> None:
+    try:
+        with steps(CrashAt(at)):
+            act()
+    except Crash:
+        pass
+
+
+def _crashed(trial: SinkTrial, at: int | None) -> SinkTrial:
+    _die(at, partial(trial.run, 1))
+    return trial

@@ -1,0 +1,147 @@
+"""The law of groupings, as a function that any grouping can be put through.
+
+The law is stated in ``tailrace.policy.grouping``; each ``_check_*`` below is one clause of it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import cloudpickle
+
+from tailrace.errors import shorten
+from tailrace.policy.grouping import ALL, Grouping
+
+DEFAULT_VALUES = tuple(f"user-{index * index % 61}" for index in range(200))  # keys repeat, some more than others
+
+_IN_ANOTHER_PROCESS = """
+import pickle, sys
+from tailrace.testing.grouping import _choose_everywhere
+sys.stdout.buffer.write(pickle.dumps(_choose_everywhere(*pickle.load(sys.stdin.buffer))))
+"""
+
+
+def check_grouping(
+    grouping: Grouping,
+    *,
+    tasks: Sequence[int] = (1, 2, 3, 8),
+    values: Sequence[Any] = DEFAULT_VALUES,
+    seeds: Sequence[int] = (0, 1, 2),
+) -> None:
+    """Raise ``AssertionError`` unless ``grouping`` keeps the law for these task counts, tuples and seeds.
+
+    Give ``values`` that the grouping's key function understands. Starts one other Python process.
+    """
+    assert tasks and values and seeds, "nothing to check: tasks, values and seeds need at least one entry each"
+    for count in tasks:
+        for seed in seeds:
+            whole = _choose(grouping, count, seed, values)
+            _check_entries(grouping, count, seed, values, whole)
+            _check_pieces(grouping, count, seed, values, whole)
+            _check_repeatable(grouping, count, seed, values, whole)
+            if grouping.keyed:
+                _check_keyed(grouping, count, seed, values, whole)
+        if grouping.keyed:
+            _check_seedless(grouping, count, seeds, values)
+    _check_other_process(grouping, tasks, seeds, values)
+
+
+def _choose(grouping: Grouping, tasks: int, seed: int, values: Sequence[Any]) -> list[int]:
+    return list(grouping.bind(tasks, Random(seed)).choose_many(values))
+
+
+def _choose_everywhere(
+    grouping: Grouping, tasks: Sequence[int], seeds: Sequence[int], values: Sequence[Any]
+) -> dict[tuple[int, int], list[int]]:
+    return {(count, seed): _choose(grouping, count, seed, values) for count in tasks for seed in seeds}
+
+
+def _broken(grouping: Grouping, law: str, **facts: object) -> AssertionError:
+    details = " ".join(f"{name}={fact}" for name, fact in facts.items())
+    return AssertionError(f"grouping breaks its law: {law}: grouping={grouping.name} {details}")
+
+
+def _check_same(
+    grouping: Grouping, law: str, values: Sequence[Any], a: list[int], b: list[int], **facts: object
+) -> None:
+    if len(a) != len(b):
+        raise _broken(grouping, law, **facts, choices=f"{len(a)}!={len(b)}")
+    for index, (left, right) in enumerate(zip(a, b, strict=True)):
+        if left != right:
+            raise _broken(grouping, law, **facts, index=index, value=shorten(values[index]), expected=left, given=right)
+
+
+def _check_entries(grouping: Grouping, tasks: int, seed: int, values: Sequence[Any], whole: list[int]) -> None:
+    if len(whole) != len(values):
+        raise _broken(grouping, "one choice a value", tasks=tasks, seed=seed, values=len(values), choices=len(whole))
+    for value, choice in zip(values, whole, strict=True):
+        if not isinstance(choice, int) or not (choice == ALL or 0 <= choice < tasks):
+            law = "a choice is ALL or lies in range(tasks)"
+            raise _broken(grouping, law, tasks=tasks, seed=seed, value=shorten(value), choice=shorten(choice))
+
+
+def _check_pieces(grouping: Grouping, tasks: int, seed: int, values: Sequence[Any], whole: list[int]) -> None:
+    """Singles, and pieces of uneven length with empty ones among them."""
+    cuts = Random(seed)
+    for largest in (1, 7):
+        chooser = grouping.bind(tasks, Random(seed))
+        pieces: list[int] = []
+        begin = 0
+        while begin < len(values):
+            end = begin + (1 if largest == 1 else cuts.randint(0, largest))
+            pieces.extend(chooser.choose_many(values[begin:end]))
+            begin = end
+        _check_same(
+            grouping, "a list and its pieces give the same choices", values, whole, pieces, tasks=tasks, seed=seed
+        )
+
+
+def _check_repeatable(grouping: Grouping, tasks: int, seed: int, values: Sequence[Any], whole: list[int]) -> None:
+    """Two choosers at work in turn: they must not share state through the grouping."""
+    one, two = grouping.bind(tasks, Random(seed)), grouping.bind(tasks, Random(seed))
+    choices: tuple[list[int], list[int]] = ([], [])
+    for index in range(len(values)):
+        choices[0].extend(one.choose_many(values[index : index + 1]))
+        choices[1].extend(two.choose_many(values[index : index + 1]))
+    for given in choices:
+        _check_same(grouping, "equal seeds give equal choices", values, whole, given, tasks=tasks, seed=seed)
+
+
+def _check_keyed(grouping: Grouping, tasks: int, seed: int, values: Sequence[Any], whole: list[int]) -> None:
+    """The same tuples in another order, then in order again after that past: each must go where it went."""
+    chooser = grouping.bind(tasks, Random(seed))
+    backwards = list(chooser.choose_many(values[::-1]))[::-1]
+    again = list(chooser.choose_many(values))
+    law = "a keyed grouping's choice does not depend on the past"
+    _check_same(grouping, law, values, whole, backwards, tasks=tasks, seed=seed)
+    _check_same(grouping, law, values, whole, again, tasks=tasks, seed=seed)
+
+
+def _check_seedless(grouping: Grouping, tasks: int, seeds: Sequence[int], values: Sequence[Any]) -> None:
+    first = _choose(grouping, tasks, seeds[0], values)
+    for seed in seeds[1:]:
+        law = "a keyed grouping's choice does not depend on the seed"
+        _check_same(grouping, law, values, first, _choose(grouping, tasks, seed, values), tasks=tasks, seed=seed)
+
+
+def _check_other_process(grouping: Grouping, tasks: Sequence[int], seeds: Sequence[int], values: Sequence[Any]) -> None:
+    hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_ANOTHER_PROCESS],
+        input=cloudpickle.dumps((grouping, list(tasks), list(seeds), list(values))),
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        timeout=60,
+    )
+    law = "equal choices in any process"
+    if done.returncode != 0:
+        raise _broken(grouping, law, error=done.stderr.decode(errors="replace").strip().rpartition("\n")[2])
+    there = pickle.loads(done.stdout)
+    for (count, seed), here in _choose_everywhere(grouping, tasks, seeds, values).items():
+        _check_same(grouping, law, values, here, there[count, seed], tasks=count, seed=seed)

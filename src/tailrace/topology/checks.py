@@ -1,0 +1,125 @@
+"""Each argument of a declaration is checked in the call that declares it, so that the traceback points at the line."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, TypeVar
+
+from tailrace.errors import TopologyError, shorten
+from tailrace.policy.grouping import Grouping
+from tailrace.topology.graph import Edge, Operator, Port, Role
+
+_NAME = re.compile(r"\w[\w.-]{0,99}")  # becomes part of file names and metric names, hence the limit of 100
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+def check_name(what: str, name: Any) -> str:
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    raise TopologyError(
+        f"not a valid {what} name: name={shorten(name)}: "
+        "is it 1 to 100 letters, digits, '_', '-' or '.', not beginning with '-' or '.'?"
+    )
+
+
+def check_positive(operator: str, option: str, value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise TopologyError(
+        f"{option} is not a positive integer: operator={operator} {option}={shorten(value)}: "
+        "is it computed from something that can be zero or a fraction?"
+    )
+
+
+def check_wait(operator: str, value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+        return value
+    raise TopologyError(
+        f"max_wait_ms is not a time: operator={operator} max_wait_ms={shorten(value)}: "
+        "is it a number of milliseconds, zero or more?"
+    )
+
+
+def check_choice(operator: str, option: str, choices: type[_Choice], value: Any) -> _Choice:
+    try:
+        return choices(value)
+    except ValueError:
+        valid = ", ".join(repr(choice.value) for choice in choices)
+        raise TopologyError(
+            f"unknown {option}: operator={operator} {option}={shorten(value)}: did you mean one of {valid}?"
+        ) from None
+
+
+def check_grouping(operator: str, grouping: Any) -> Grouping:
+    complete = all(hasattr(grouping, attribute) for attribute in ("name", "keyed", "bind"))
+    if complete and not isinstance(grouping, type):
+        return grouping  # type: ignore[no-any-return]
+    if callable(grouping):
+        name = getattr(grouping, "__name__", type(grouping).__name__)
+        raise TopologyError(f"not a grouping: operator={operator} grouping={name}: did you forget the parentheses?")
+    raise TopologyError(
+        f"not a grouping: operator={operator} grouping={shorten(grouping)}: did you mean shuffle() or fields(…)?"
+    )
+
+
+def check_source(operator: str, source: Any) -> None:
+    _check_connector(operator, source, "source", ("splits", "open", "replayable"), "from_iterable(…)")
+
+
+def check_sink(operator: str, sink: Any) -> None:
+    _check_connector(operator, sink, "sink", ("open", "committing"), "to_jsonl(…)")
+
+
+def _check_connector(operator: str, connector: Any, what: str, interface: tuple[str, ...], example: str) -> None:
+    if isinstance(connector, type):
+        raise TopologyError(
+            f"not a {what} but a class: operator={operator} class={connector.__qualname__}: "
+            "did you forget the parentheses?"
+        )
+    missing = [attribute for attribute in interface if not hasattr(connector, attribute)]
+    if missing:
+        raise TopologyError(
+            f"not a {what}: operator={operator} type={type(connector).__qualname__} missing={','.join(missing)}: "
+            f"did you mean a connector such as {example}?"
+        )
+
+
+def check_concurrency(operator: str, value: Any, asynchronous: bool) -> int:
+    if not asynchronous:
+        raise TopologyError(
+            f"concurrency is for async functions only: operator={operator} concurrency={shorten(value)}: "
+            f"did you mean tasks={shorten(value)}, or an async def?"
+        )
+    return check_positive(operator, "concurrency", value)
+
+
+def check_edge(operators: Mapping[str, Operator], edges: list[Edge], edge: Edge) -> None:
+    """Whether this edge may join the others. Both of its operators are there."""
+    upstream, downstream = operators[edge.upstream], operators[edge.downstream]
+    if upstream.role is Role.SINK and edge.port is Port.MAIN:
+        raise TopologyError(
+            f"a sink has no output: upstream={upstream.name} downstream={downstream.name}: "
+            "did you mean the stream that feeds the sink?"
+        )
+    if downstream.role is Role.SOURCE:
+        raise TopologyError(
+            f"a source takes no input: upstream={upstream.name} downstream={downstream.name}: did you swap the two?"
+        )
+    if any((edge.upstream, edge.downstream, edge.port) == (old.upstream, old.downstream, old.port) for old in edges):
+        raise TopologyError(
+            f"an edge is there already, and a second one would double every tuple: upstream={upstream.name} "
+            f"downstream={downstream.name} port={edge.port.value}: is a stream united with itself?"
+        )
+    if edge.grouping.name == "local" and upstream.tasks != downstream.tasks:
+        raise TopologyError(
+            f"a local edge joins operators with different numbers of tasks: {upstream.name}={_count(upstream)} "
+            f"{downstream.name}={_count(downstream)}: could you leave out tasks of {downstream.name}?"
+        )
+
+
+def _count(operator: Operator) -> str:
+    return "one-per-worker" if operator.tasks is None else str(operator.tasks)

@@ -1,0 +1,144 @@
+"""What the tests of this folder share: small functions for topologies, and ways to look at a run and to hurt it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+import tailrace as tr
+from tailrace.core.plan import make_plan
+from tailrace.testing.processes import wait_until
+
+
+def same(value: Any) -> Any:
+    return value
+
+
+def row(number: int) -> dict[str, int]:
+    return {"n": number}
+
+
+def slowly(number: int) -> int:
+    time.sleep(0.0005)
+    return number
+
+
+def homes(topology: tr.Topology, workers: int, operator: str) -> list[int]:
+    """The workers on which the tasks of an operator live."""
+    plan = make_plan(topology, workers)
+    return [plan.home[task] for task, index in enumerate(plan.operator_of) if plan.operators[index].name == operator]
+
+
+def read_jsonl(folder: Path) -> list[Any]:
+    return [json.loads(line) for file in sorted(folder.glob("part-*.jsonl")) for line in file.read_text().splitlines()]
+
+
+def read_parquet(folder: Path, column: str = "n") -> list[Any]:
+    found: list[Any] = []
+    for file in sorted(folder.glob("part-*.parquet")):
+        found += pq.read_table(file, columns=[column]).column(column).to_pylist()
+    return found
+
+
+def assert_same_rows(found: Iterable[Any], expected: Iterable[Any]) -> None:
+    """Each as often as it should be, in any order."""
+    there, wanted = Counter(found), Counter(expected)
+    missing, extra = wanted - there, there - wanted
+    assert not missing and not extra, (
+        f"rows differ: missing={missing.total()} {sorted(missing)[:5]} too many={extra.total()} {sorted(extra)[:5]}"
+    )
+
+
+@contextmanager
+def running(topology: tr.Topology, *, workers: int, **options: Any) -> Iterator[tr.Run]:
+    """A run whose workers are up. Given up at the end, if it still goes on then."""
+    run = topology.run(workers=workers, **options)
+    try:
+        assert run.awaitRunning(60)
+        yield run
+    finally:
+        if run.isActive:
+            run.stop(timeout=0.1)
+
+
+def kill(run: tr.Run, worker: int) -> int:
+    """kill -9, and wait until another process has taken the worker's place. Returns the victim's pid."""
+    pid = run.workerPids()[worker]
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: run.workerPids().get(worker, pid) != pid or not run.isActive, 30, "the worker to be replaced")
+    return pid
+
+
+def finish(run: tr.Run, timeout_s: float = 60) -> dict[str, Any]:
+    """Wait for the end. Returns the last progress."""
+    assert run.awaitTermination(timeout_s), f"still running: {run.lastProgress}"
+    progress = run.lastProgress
+    assert progress is not None
+    return progress
+
+
+def restarts(progress: dict[str, Any]) -> list[int]:
+    return [worker["restarts"] for worker in progress["workers"]]
+
+
+def received(run: tr.Run, operator: str) -> int:
+    """How many tuples an operator has taken, as of now rather than of the last report."""
+    progress = run._server.progress()
+    return next(one["received"] for one in progress["operators"] if one["name"] == operator)
+
+
+def durable(run: tr.Run) -> int:
+    return int(run._server.progress()["durable"])
+
+
+class Script:
+    """A driver in a process of its own. It runs ``source`` as its ``__main__``."""
+
+    def __init__(self, folder: Path, source: str, *arguments: str) -> None:
+        self.path = folder / "driver.py"
+        self.path.write_text(source)
+        command = [sys.executable, "-u", str(self.path), *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def line_with(self, word: str) -> str:
+        """Read on until a line holds ``word``."""
+        assert self.process.stdout is not None
+        seen = []
+        for line in self.process.stdout:
+            seen.append(line)
+            if word in line:
+                return line
+        raise AssertionError(f"the driver never said {word!r}: output={''.join(seen)}")
+
+    def end(self, timeout_s: float = 60) -> str:
+        """All its remaining output."""
+        try:
+            output, _ = self.process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            output, _ = self.process.communicate()
+            raise AssertionError(f"the driver did not end in time: output={output}") from None
+        return output
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self) -> Script:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()

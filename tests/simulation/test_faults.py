@@ -1,0 +1,89 @@
+"""No root lost and each lineage once, on a fixed range of seeds in which everything that can fail does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from unittest.mock import patch
+
+import pytest
+
+from tailrace.core.ledger import Ledger
+from tailrace.sim import faults
+from tailrace.sim.__main__ import run_chunk
+from tailrace.sim.faults import MAX_EVENTS, Outcome, SimulationFailure, run_seed
+from tailrace.sim.shapes import SHAPES
+
+SEEDS = 3_000
+CHUNK = 50
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Outcome]:
+    """Of all seeds. A SimulationFailure says which seed it was and how to repeat it."""
+    chunks = [range(low, low + CHUNK) for low in range(0, SEEDS, CHUNK)]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        return [outcome for chunk in pool.map(run_chunk, chunks) for outcome in chunk]
+
+
+@pytest.mark.slow
+def test_every_seed_keeps_the_promises(outcomes: list[Outcome]) -> None:
+    assert [outcome.seed for outcome in outcomes] == list(range(SEEDS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [shape.__name__.strip("_") for shape in SHAPES])
+@pytest.mark.parametrize(
+    "what", ["deaths", "recoveries", "restarts", "lost", "doubled", "copies_refused", "zombies_refused"]
+)
+def test_every_shape_met_every_fault(outcomes: list[Outcome], shape: str, what: str) -> None:
+    times = [getattr(outcome, what) for outcome in outcomes if outcome.shape == shape]
+    assert sum(count > 0 for count in times) >= 20, f"{what} in too few of {len(times)} runs"
+
+
+@pytest.mark.slow
+def test_the_limit_of_events_is_generous(outcomes: list[Outcome]) -> None:
+    assert 2 * max(outcome.events for outcome in outcomes) < MAX_EVENTS
+
+
+def test_a_seed_is_the_same_run_in_any_process() -> None:
+    seeds = range(40, 60)
+    code = f"from tailrace.sim.faults import run_seed; print([run_seed(seed) for seed in {seeds!r}])"
+    here = str([run_seed(seed) for seed in seeds])
+    for hash_seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() == here
+
+
+def test_different_seeds_are_different_runs() -> None:
+    assert len({(run.events, run.virtual_ms) for run in map(run_seed, range(20))}) == 20
+
+
+def _first_failure(run: Callable[[int], object]) -> SimulationFailure:
+    for seed in range(100):
+        try:
+            run(seed)
+        except SimulationFailure as failure:
+            return failure
+    raise AssertionError("nothing failed")
+
+
+def test_a_failure_names_its_seed_and_how_to_repeat_it() -> None:
+    with patch.object(Ledger, "unfinished", lambda self: []):
+        failure = _first_failure(run_seed)
+        seed = int(str(failure).rpartition(" ")[2])
+        assert str(failure).startswith(f"seed {seed} (")
+        assert str(failure).endswith(f"repeat with: python -m tailrace.sim --seed {seed}")
+        with pytest.raises(SimulationFailure) as again:
+            run_seed(seed)
+    assert str(again.value) == str(failure)
+
+
+def test_a_run_that_gets_nowhere_is_stuck() -> None:
+    with patch.object(faults, "MAX_EVENTS", 10), pytest.raises(SimulationFailure, match="the run never finished"):
+        run_seed(0)

@@ -1,0 +1,55 @@
+"""The simulation notices every broken rule: else its silence would say nothing about the rules that hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+from mutations import MUTATIONS, Mutation, Verdict, try_out
+
+from tailrace.core.ledger import Ledger
+from tailrace.core.router import LaneOut
+from tailrace.sim.faults import run_seed
+
+PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
+
+
+def try_number(number: int) -> Verdict:
+    return try_out(MUTATIONS[number])
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> Iterator[dict[str, Future[Verdict]]]:
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        yield {mutation.name: pool.submit(try_number, number) for number, mutation in enumerate(MUTATIONS)}
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_a_broken_rule_shows(mutation: Mutation, verdicts: dict[str, Future[Verdict]]) -> None:
+    verdict = verdicts[mutation.name].result()
+    print(f"{mutation.name}: {verdict.message or 'survived'}")
+    if mutation.redundant:
+        assert verdict.seed is None, f"no longer redundant ({mutation.redundant}): {verdict.message}"
+    else:
+        assert verdict.seed is not None, f"{mutation.name} survived {verdict.seeds} seeds: is the rule still checked?"
+
+
+def test_mutations_leave_no_trace() -> None:
+    before = run_seed(7), Ledger.emit, LaneOut.send
+    for mutation in MUTATIONS:
+        with mutation.apply():
+            pass
+    assert (run_seed(7), Ledger.emit, LaneOut.send) == before
+
+
+def test_the_page_lists_every_mutation() -> None:
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    for mutation in MUTATIONS:
+        start = f"| {mutation.rule} | `{mutation.name}` | "
+        (row,) = (row for row in rows if row.startswith(start))
+        assert row.startswith(start + "nothing: ") == bool(mutation.redundant)

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tailrace.clock import MILLISECOND_NS, SECOND_NS
+from tailrace.metrics.counters import TaskCounters
+from tailrace.metrics.progress import ProgressBuilder, WorkerStatus, describe
+
+STARTED_NS = 5 * SECOND_NS
+OPERATORS = [("lines", "source", 2), ("count", "map", 2), ("out", "sink", 1)]
+
+
+def builder() -> ProgressBuilder:
+    return ProgressBuilder("run-1", "job-1", "wordcount", OPERATORS, started_ns=STARTED_NS)
+
+
+def worker(number: int, state: str = "running", restarts: int = 0) -> WorkerStatus:
+    return WorkerStatus(number, 1 + restarts, 100 + number, "node-a", restarts, 1.5, state)
+
+
+def build(progress: ProgressBuilder, seconds: float, **options: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {"workers": [worker(0)], "recoveries": 0, "state_lost": [], **options}
+    return progress.build(STARTED_NS + round(seconds * SECOND_NS), "2026-01-01T00:00:00Z", **values)
+
+
+def task(name: str, number: int = 0, on: int = 0, **values: int) -> TaskCounters:
+    counters = TaskCounters(name, number, on)
+    for field, value in values.items():
+        setattr(counters, field, value)
+    return counters
+
+
+def test_identity_time_and_json() -> None:
+    found = build(builder(), 2.5, recoveries=3, state_lost=["count[1]"])
+    assert json.loads(json.dumps(found)) == found
+    assert (found["id"], found["runId"], found["name"]) == ("job-1", "run-1", "wordcount")
+    assert (found["timestamp"], found["elapsedMs"], found["intervalMs"]) == ("2026-01-01T00:00:00Z", 2500.0, 2500.0)
+    assert (found["recoveries"], found["stateLost"], found["status"]) == (3, ["count[1]"], "running")
+    assert found["workers"] == [
+        {
+            "worker": 0,
+            "epoch": 1,
+            "pid": 100,
+            "host": "node-a",
+            "restarts": 0,
+            "cpuSeconds": 1.5,
+            "state": "running",
+        }
+    ]
+
+
+def test_declared_tasks_appear_before_they_report() -> None:
+    found = build(builder(), 1)
+    assert [(op["name"], op["role"], len(op["tasks"])) for op in found["operators"]] == OPERATORS
+    silent = found["operators"][1]["tasks"][1]
+    assert (silent["task"], silent["worker"], silent["received"]) == (1, None, 0)
+    nothing = {"p50": None, "p90": None, "p99": None, "p999": None, "max": None, "mean": None, "count": 0}
+    assert silent["executionMs"] == found["latencyMs"]["complete"] == nothing
+    assert found["latencyHistogram"] == []
+
+
+def test_a_task_beyond_the_declared_ones_appears_too() -> None:
+    progress = builder()
+    progress.update(0, 1, [task("out", 4, received=7).snapshot()])
+    out = build(progress, 1)["operators"][2]
+    assert [entry["task"] for entry in out["tasks"]] == [0, 4]
+    assert out["received"] == 7
+
+
+def test_task_entry_has_all_its_numbers() -> None:
+    progress = builder()
+    count = task("count", 1, on=2, received=10, emitted=9, queued=4, skipped=3, dead_letters=2, duplicates=1)
+    count.busy_ns, count.cpu_ns, count.blocked_ns = SECOND_NS, 700 * MILLISECOND_NS, 250 * MILLISECOND_NS
+    count.execution.record_many([1 * MILLISECOND_NS, 3 * MILLISECOND_NS])
+    progress.update(2, 1, [count.snapshot()])
+    operator = build(progress, 2)["operators"][1]
+    execution = operator["tasks"][1].pop("executionMs")
+    assert (execution["max"], execution["mean"], execution["count"]) == (3.0, 2.0, 2)
+    assert 1.0 <= execution["p50"] <= 1.0 * 33 / 32
+    assert operator["executionMs"] == operator["intervalExecutionMs"] == execution
+    assert operator["tasks"][1] == {
+        "task": 1,
+        "worker": 2,
+        "received": 10,
+        "emitted": 9,
+        "queued": 4,
+        "busyRatio": 0.5,
+        "skipped": 3,
+        "deadLetters": 2,
+        "duplicates": 1,
+        "blockedMs": 250.0,
+        "cpuMs": 700.0,
+    }
+    assert operator["busyRatio"] == 0.25  # the other of its two tasks was idle
+    assert (operator["skipped"], operator["deadLetters"], operator["duplicates"]) == (3, 2, 1)
+
+
+def test_rates_cover_the_interval_and_counts_the_run() -> None:
+    progress, count = builder(), task("count", received=100, emitted=50, busy_ns=SECOND_NS)
+    progress.update(0, 1, [count.snapshot()])
+    first = build(progress, 2)["operators"][1]
+    count.received, count.emitted, count.busy_ns = 160, 80, 2 * SECOND_NS
+    progress.update(0, 1, [count.snapshot()])
+    second = build(progress, 6)["operators"][1]
+    assert (first["receivedPerSecond"], first["emittedPerSecond"], first["tasks"][0]["busyRatio"]) == (50.0, 25.0, 0.5)
+    assert (second["receivedPerSecond"], second["emittedPerSecond"], second["tasks"][0]["busyRatio"]) == (
+        15.0,
+        7.5,
+        0.25,
+    )
+    assert (second["received"], second["emitted"]) == (160, 80)
+
+
+def test_rates_of_an_empty_interval_are_zero() -> None:
+    progress = builder()
+    progress.update(0, 1, [task("count", received=100).snapshot()])
+    operator = build(progress, 0)["operators"][1]
+    assert (operator["receivedPerSecond"], operator["busyRatio"], operator["received"]) == (0.0, 0.0, 100)
+
+
+def test_roots_are_counted_at_sources_only() -> None:
+    progress = builder()
+    sources = [
+        task("lines", 0, received=100, completed=60, durable=50, pending=50, reemitted=3),
+        task("lines", 1, received=20, completed=20, durable=20),
+    ]
+    progress.update(0, 1, [*(source.snapshot() for source in sources), task("count", received=999).snapshot()])
+    found = build(progress, 2)
+    names = ("numInputRows", "inputRowsPerSecond", "processedRowsPerSecond")
+    assert [found[name] for name in names] == [120, 60.0, 40.0]
+    assert [found[name] for name in ("pending", "completed", "durable", "reemitted")] == [50, 80, 70, 3]
+    assert found["sources"] == [
+        {"name": "lines", "numInputRows": 120, "inputRowsPerSecond": 60.0, "processedRowsPerSecond": 40.0}
+    ]
+
+
+def test_errors_and_duplicates_are_summed_over_operators() -> None:
+    progress = builder()
+    tasks = [task("count", skipped=1, dead_letters=2), task("out", skipped=10, dead_letters=20, duplicates=5)]
+    progress.update(0, 1, [counters.snapshot() for counters in tasks])
+    found = build(progress, 1)
+    assert (found["skipped"], found["deadLetters"], found["duplicatesDropped"]) == (11, 22, 5)
+
+
+def test_latency_covers_the_run_and_the_interval() -> None:
+    progress, source = builder(), task("lines")
+    source.complete.record(8 * MILLISECOND_NS)
+    source.durable_latency.record(20 * MILLISECOND_NS)
+    progress.update(0, 1, [source.snapshot()])
+    build(progress, 1)
+    source.complete.record_many([1 * MILLISECOND_NS] * 3)
+    progress.update(0, 1, [source.snapshot()])
+    found = build(progress, 2)
+    latency = found["latencyMs"]
+    assert (latency["complete"]["max"], latency["complete"]["count"], latency["durable"]["max"]) == (8.0, 4, 20.0)
+    assert latency["interval"]["complete"]["count"] == 3
+    assert 1.0 <= latency["interval"]["complete"]["max"] <= 1.0 * 33 / 32
+    assert latency["interval"]["durable"]["count"] == 0
+    assert found["latencyHistogram"] == [[1.5, 3], [2.0, 0], [3.0, 0], [5.0, 0], [7.0, 0], [10.0, 1]]
+
+
+def test_a_restarted_task_keeps_its_counts_and_its_rate_stays_positive() -> None:
+    progress, before = builder(), task("count", on=0, received=100, queued=30)
+    before.execution.record(MILLISECOND_NS)
+    progress.update(0, 1, [before.snapshot()])
+    build(progress, 1)
+    after = task("count", on=1, received=10, queued=2)
+    after.execution.record(2 * MILLISECOND_NS)
+    progress.update(1, 2, [after.snapshot()])
+    operator = build(progress, 2)["operators"][1]
+    assert (operator["received"], operator["receivedPerSecond"], operator["queued"]) == (110, 10.0, 2)
+    assert (operator["executionMs"]["count"], operator["intervalExecutionMs"]["count"]) == (2, 1)
+    assert operator["tasks"][0]["worker"] == 1
+
+
+def test_strangers_are_refused() -> None:
+    with pytest.raises(ValueError, match="snapshot of an unknown operator: operator='sum' worker=0"):
+        builder().update(0, 1, [task("sum").snapshot()])
+    with pytest.raises(ValueError, match="snapshot of another worker's task: worker=1 snapshot=0"):
+        builder().update(1, 1, [task("count", on=0).snapshot()])
+
+
+@pytest.mark.parametrize(
+    ("workers", "words"),
+    [
+        ([], "starting: 0 of 0 workers running"),
+        ([worker(0), worker(1, "starting")], "starting: 1 of 2 workers running"),
+        ([worker(0), worker(1)], "running"),
+        ([worker(0), worker(1, restarts=1)], "running"),
+        ([worker(0), worker(1, "lost")], "recovering: 1 of 2 workers running"),
+        ([worker(0), worker(1, "starting", restarts=1)], "recovering: 1 of 2 workers running"),
+        ([worker(0, "stopped"), worker(1, "stopped")], "stopped"),
+    ],
+)
+def test_status_follows_the_workers(workers: list[WorkerStatus], words: str) -> None:
+    assert describe(workers) == words
+
+
+def test_status_can_be_told() -> None:
+    assert build(builder(), 1, status="stopping")["status"] == "stopping"
