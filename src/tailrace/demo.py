@@ -32,10 +32,11 @@ QUICK_S, SLOW_S = 0.002, 0.080
 SLOW_EVERY = 37  # prime, so that slow sentences reach all tasks
 ROLL_S = 0.5
 INTERVAL_S = 1.0
-WORDS = (
+TEXT = (
     "the water of a river runs to the mill and turns its wheel while stone grinds grain to flour "
     "then the race carries what is left swiftly away past reeds under a bridge home"
-).split()
+)
+WORDS = TEXT.split()
 
 Sentence = tuple[int, str]
 
@@ -168,8 +169,10 @@ class Killer(threading.Thread):
         while not self._cancelled.wait(0.05):
             progress = self._run.lastProgress
             if progress is not None and progress["recoveries"] and _all_running(progress):
-                again = f"{progress['reemitted']:,} sentences were under way and were emitted again"
-                self._say(f"worker {victim} is back: {again}", "bold green")
+                pid = progress["workers"][victim]["pid"]
+                self._say(
+                    f"worker {victim} is back as process {pid}; what was under way is emitted again", "bold green"
+                )
                 return
 
     def _say(self, text: str, style: str) -> None:

@@ -60,6 +60,14 @@ def assert_same_rows(found: Iterable[Any], expected: Iterable[Any]) -> None:
     )
 
 
+def assert_prefixes(numbers: Iterable[int], splits: int, at_least: int = 1) -> None:
+    """The numbers are those that sources over ``range`` have read from each split up to some point, each once."""
+    found = list(numbers)
+    assert len(found) >= at_least, f"too few rows: rows={len(found)} at_least={at_least}"
+    ends = [sum(number % splits == split for number in found) for split in range(splits)]
+    assert_same_rows(found, (split + splits * index for split, end in enumerate(ends) for index in range(end)))
+
+
 @contextmanager
 def running(topology: tr.Topology, *, workers: int, **options: Any) -> Iterator[tr.Run]:
     """A run whose workers are up. Given up at the end, if it still goes on then."""
@@ -83,6 +91,16 @@ def kill(run: tr.Run, worker: int) -> int:
 def finish(run: tr.Run, timeout_s: float = 60) -> dict[str, Any]:
     """Wait for the end. Returns the last progress."""
     assert run.awaitTermination(timeout_s), f"still running: {run.lastProgress}"
+    progress = run.lastProgress
+    assert progress is not None
+    return progress
+
+
+def stop(run: tr.Run, timeout_s: float = 60) -> dict[str, Any]:
+    """Drain and stop. Returns the last progress."""
+    assert run.isActive, "the run ended before it was stopped"
+    run.stop(timeout=timeout_s)
+    assert run.exception() is None, run.exception()
     progress = run.lastProgress
     assert progress is not None
     return progress

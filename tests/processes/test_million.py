@@ -31,7 +31,7 @@ def test_a_million_with_five_kills(tmp_path: Path) -> None:
             assert run.isActive
             kill(run, victim)
         progress = finish(run, 150)
-    assert progress["recoveries"] >= 4, "each kill needs a recovery; two that follow closely may share one"
+    assert progress["recoveries"] >= 5
     assert progress["reemitted"] > 0
     assert [restarts(progress)[worker] for worker in victims] == [2, 2, 1, 2, 2]
     assert sorted(read_parquet(tmp_path)) == list(range(MILLION))

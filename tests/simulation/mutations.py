@@ -21,11 +21,11 @@ from tailrace.core import assembly, plan, router, stage
 from tailrace.core.coordinator import Coordinator, Phase, WorkerState
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.membership import ACCEPT, REFUSE, LinkSequence, Membership
-from tailrace.core.messages import Command, Persist, Prefixes, Recover, ToWorker
+from tailrace.core.messages import Command, Drain, FromWorker, Persist, Prefixes, Recover, Send, ToWorker
 from tailrace.core.plan import OperatorPlan, SplitPlan
 from tailrace.core.router import LaneOut
 from tailrace.core.sinklog import DUPLICATE_DURABLE, DUPLICATE_PENDING, WRITE, SinkLog
-from tailrace.core.task import SourceTask
+from tailrace.core.sourcetask import SourceTask
 from tailrace.sim import shapes
 from tailrace.sim.faults import SimulationFailure, run_seed
 from tailrace.sim.store import Store, StoreWriter
@@ -123,6 +123,7 @@ def prefix_is_newest() -> Patch:
         while span and span[0].offset <= newest:
             root = span.popleft()
             self._pending -= 1
+            self._uncommitted[split].append(root.offset)
             self._prefix[split] = root.offset + 1
             self._below[split] = root.value
             if not root.durable:
@@ -131,6 +132,15 @@ def prefix_is_newest() -> Patch:
                     del self._live[emission]
 
     return patch.object(Ledger, "_advance", advance)
+
+
+def span_from_own_prefix() -> Patch:
+    """A ledger that is cut off goes on as long as its own prefix moves, further than its successor will look."""
+    return patch.object(Ledger, "span", property(lambda self: self._pending))
+
+
+def successor_stops_at_once() -> Patch:
+    return patch.object(SourceTask, "catch_up", lambda self: None)
 
 
 def span_unbounded() -> Patch:
@@ -197,6 +207,17 @@ def recovery_before_applied() -> Patch:
         return original(self, now_ns)
 
     return patch.object(Coordinator, "_recover_if_due", recover)
+
+
+def opening_workers_do_not_drain() -> Patch:
+    """A worker that opens its tasks when a drain begins is told neither then nor when it is ready."""
+    original = Coordinator.handle
+
+    def handle(self: Coordinator, message: FromWorker, now_ns: int) -> list[Command]:
+        commands = original(self, message, now_ns)
+        return [c for c in commands if not (isinstance(c, Send) and isinstance(c.message, Drain))]
+
+    return patch.object(Coordinator, "handle", handle)
 
 
 # -- sinks
@@ -346,7 +367,7 @@ class Mutation:
     rule: str
     apply: Callable[[], Patch]
     expect: str  # what the failure must say, as a regular expression
-    seeds: int = 200  # within which the simulation must fail
+    seeds: int = 400  # within which the simulation must fail
     redundant: str = ""  # why it does not fail
 
     @property
@@ -387,6 +408,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "recovery waits for all to act on the membership", recovery_before_applied, "recovery was in vain", seeds=800
     ),
+    Mutation(
+        "a drain reaches every source", opening_workers_do_not_drain, "reads on though the run drains", seeds=1500
+    ),
+    Mutation("a drain waits for a source's successor to catch up", successor_stops_at_once, DOUBLED),
+    Mutation("the span begins at the committed prefix", span_from_own_prefix, DOUBLED, seeds=1500),
     Mutation("sinks read back lineages on restart", nothing_read_back, DOUBLED),
     Mutation("rows and lineages are committed together", entries_later, DOUBLED),
     Mutation("a duplicate is durable when the first copy is", duplicate_durable_at_once, AHEAD),

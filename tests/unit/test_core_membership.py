@@ -63,7 +63,7 @@ def test_old_news_changes_nothing() -> None:
 
 def test_the_life_of_a_worker() -> None:
     worker = Worker(0, 2)
-    assign = Assign({}, False)
+    assign = Assign({}, False, False)
     assert worker.handle(assign) == [OpenTasks(assign)] and worker.life is Life.OPENING
     assert worker.opened() == [Reply(Ready(0, 2))] and worker.life is Life.RUNNING
     assert worker.handle(members(1, a=2, b=4)) == [CloseLinks(frozenset({0, 1})), Reply(Applied(0, 2, 1))]
@@ -81,6 +81,6 @@ def test_a_worker_that_was_replaced_leaves() -> None:
 
 def test_tasks_that_open_after_the_worker_was_told_to_leave_are_not_announced() -> None:
     worker = Worker(0, 2)
-    worker.handle(Assign({}, False))
+    worker.handle(Assign({}, False, False))
     worker.handle(Leave("too late"))
     assert worker.opened() == []

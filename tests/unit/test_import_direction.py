@@ -37,7 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": BASE | {"policy", "topology", "core", "runtime.connectors"},
     "spark": BELOW_SPARK,
     "bench": BELOW_BENCH,
-    "cli": BELOW_BENCH | {"bench"},
+    "demo": BELOW_BENCH,
+    "cli": BELOW_BENCH | {"bench", "demo"},
     "__main__": {"cli"},
     ROOT: BELOW_BENCH - {ROOT},
 }

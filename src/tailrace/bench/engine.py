@@ -21,6 +21,7 @@ from tailrace.bench.engine_hops import run_hops
 from tailrace.bench.engine_words import run_words
 
 RATES = (1_000, 5_000)  # tuples a second
+MIN_REPEATS = 3
 LATENCIES = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
 
 Figures = dict[str, float]
@@ -174,10 +175,12 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _footnotes(result: dict[str, Any]) -> list[str]:
+    few = ["These are few repeats: too few to tell a difference from noise."] if result["repeats"] < MIN_REPEATS else []
     return [
+        *few,
         f"Medians of {result['repeats']} repeats [least..most]; {result['sentences']:,} sentences, "
         f"{result['seconds']:g} s a rate; two processes each.",
         f"{result['cores']} cores, Python {result['python']}, load {result['load_before']} before the start.",
-        "Tailrace's CPU time includes the start of its workers, and its clock their end; Bytewax's includes neither.",
+        "Tailrace's CPU time includes the start of its workers and its time their end; Bytewax's include neither.",
         "Tailrace acknowledges every tuple; Bytewax runs without recovery, and bare sockets have none.",
     ]

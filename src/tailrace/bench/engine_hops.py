@@ -87,9 +87,9 @@ def run_hops(rate: int, seconds: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "latency.json"
         topology = Topology("hops")
-        stream = topology.source("source", Stamped(at_rate(partial(read, int(rate * seconds)), rate)))
+        stream = topology.source("source", Stamped(at_rate(partial(read, round(rate * (WARM_UP_S + seconds))), rate)))
         stream = stream.map("first", same).map("second", same)
-        stream.map("last", partial(Stopwatch, str(path), int(rate * WARM_UP_S))).sink(
+        stream.map("last", partial(Stopwatch, str(path), round(rate * WARM_UP_S))).sink(
             "out", to_call(same), grouping=local()
         )
         run = topology.run(workers=2)

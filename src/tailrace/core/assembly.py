@@ -11,9 +11,11 @@ from tailrace.clock import MILLISECOND_NS, Clock
 from tailrace.connector import CommittingWriter, Reader, Writer
 from tailrace.core.ledger import Ledger, LedgerLimits
 from tailrace.core.messages import Position
+from tailrace.core.opentask import AsyncTask, BatchTask
 from tailrace.core.plan import EdgePlan, OperatorPlan, Plan
 from tailrace.core.router import Lane, LaneOut, Out
 from tailrace.core.sinklog import SinkLog
+from tailrace.core.sourcetask import SourceTask
 from tailrace.core.stage import (
     CallSinkStage,
     CommitSinkStage,
@@ -24,7 +26,7 @@ from tailrace.core.stage import (
     Stage,
     Wiring,
 )
-from tailrace.core.task import AsyncTask, BatchTask, PlainTask, SourceTask, Task
+from tailrace.core.task import PlainTask, Task
 from tailrace.metrics.counters import TaskCounters
 from tailrace.topology import Port, Role
 
@@ -92,10 +94,11 @@ class _Builder:
         operator = plan.operators[plan.operator_of[number]]
         index = plan.task_index(number)
         counters = TaskCounters(operator.name, index, self._around.worker)
-        task.counters.append(counters)
+        wiring = Wiring(operator.name, index, operator.operator.on_error, counters, self._around.clock)
+        task.wirings.append(wiring)
         outgoing = [edge for edge in plan.edges if edge.upstream == operator.index]
         main = [self._out(task, index, edge) for edge in outgoing if edge.port is Port.MAIN]
-        wiring = Wiring(operator.name, index, operator.operator.on_error, counters, self._around.clock, main)
+        wiring.outs = tuple(main)
         wiring.letters = tuple(self._out(task, index, edge) for edge in outgoing if edge.port is Port.DEAD_LETTERS)
         for out in main:
             if isinstance(out, LaneOut):

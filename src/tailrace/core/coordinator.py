@@ -45,6 +45,8 @@ from tailrace.core.messages import (
 )
 from tailrace.errors import WorkerLost, WorkersMissing
 
+TOO_LATE = "it did not start in time"
+
 
 class Phase(Enum):
     STARTING = "starting"  # not all workers have been ready yet
@@ -135,7 +137,8 @@ class Coordinator:
                 return self._registered(message, worker)
             case Ready():
                 worker.state = WorkerState.READY
-                return self._announce()
+                told = [Send(message.worker, message.epoch, Drain())] if self.draining else []
+                return [*self._announce(), *told]
             case Applied():
                 worker.applied = message.version
                 return self._recover_if_due(now_ns)
@@ -210,11 +213,12 @@ class Coordinator:
     def _registered(self, message: Registered, entry: _Worker) -> list[Command]:
         entry.state = WorkerState.OPENING
         entry.address = message.address
-        return [Send(message.worker, message.epoch, Assign(dict(self.positions), self.draining))]
+        assign = Assign(dict(self.positions), self.draining, replaces=entry.restarts > 0)
+        return [Send(message.worker, message.epoch, assign)]
 
     def _silence(self, entry: _Worker, now_ns: int) -> str:
         if entry.state is WorkerState.STARTING and now_ns - entry.since_ns > self.limits.start_timeout_ns:
-            return "it did not start in time"
+            return TOO_LATE
         heard = entry.state in (WorkerState.OPENING, WorkerState.READY)
         if heard and now_ns - entry.heard_ns > self.limits.heartbeat_timeout_ns:
             return f"no sign of life for {self.limits.heartbeat_timeout_ns / 1e9:g} s"
@@ -224,7 +228,7 @@ class Coordinator:
         """Declare a worker's epoch dead, tell the others, and start it anew."""
         entry = self._table[worker]
         if self.phase is Phase.STARTING and entry.state is WorkerState.STARTING:
-            return self.fail(self._missing(why), now_ns)
+            return self.fail(self._missing(worker, why), now_ns)
         entry.deaths += 1
         entry.restarts += 1
         entry.last_why = why
@@ -240,9 +244,10 @@ class Coordinator:
         commands.append(self._start_worker(worker, now_ns))
         return commands + self._announce()
 
-    def _missing(self, why: str) -> WorkersMissing:
+    def _missing(self, worker: int, why: str) -> WorkersMissing:
         came = sum(entry.state is not WorkerState.STARTING for entry in self._table.values())
-        return WorkersMissing(f"{came} of {self.workers} workers started, then: {why}; are there enough free slots?")
+        cause = "are there enough free slots?" if why == TOO_LATE else "does its environment have tailrace?"
+        return WorkersMissing(f"{came} of {self.workers} workers started: worker {worker}: {why}; {cause}")
 
     def _announce(self) -> list[Command]:
         """Tell every ready worker who the others are."""

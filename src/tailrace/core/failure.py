@@ -11,17 +11,30 @@ from tailrace.errors import TaskError, shorten
 CAUGHT = (Exception, SystemExit)
 """What a user function may raise without taking the worker with it."""
 
-OUR_FRAMES = 1
-"""Frames of ours above the user's in a traceback; they tell the user nothing."""
+_PACKAGE = __file__.rpartition("core")[0]
+OUR_FOLDERS = tuple(_PACKAGE + folder for folder in ("core", "policy", "runtime"))
+"""Frames from there tell a user nothing."""
 
 
 def traceback_of(error: BaseException) -> str:
-    """The user's traceback, without the frames of the engine that called the user."""
-    shown = error.__traceback__
-    for _ in range(OUR_FRAMES):
-        if shown is not None and shown.tb_next is not None:
-            shown = shown.tb_next
-    return "".join(traceback.format_exception(type(error), error, shown))
+    """The user's traceback, without the frames of the engine; only the message where no others are left."""
+    shown = traceback.TracebackException.from_exception(error)
+    return "".join(_theirs(shown).format())
+
+
+def _theirs(shown: traceback.TracebackException) -> traceback.TracebackException:
+    shown.stack = traceback.StackSummary.from_list(
+        [frame for frame in shown.stack if not frame.filename.startswith(OUR_FOLDERS)]
+    )
+    for chained in ("__cause__", "__context__"):
+        earlier = getattr(shown, chained)
+        if earlier is not None:
+            setattr(shown, chained, _theirs(earlier) if _has_user_frames(earlier) else None)
+    return shown
+
+
+def _has_user_frames(shown: traceback.TracebackException) -> bool:
+    return any(not frame.filename.startswith(OUR_FOLDERS) for frame in shown.stack)
 
 
 def task_error(operator: str, task: int, value: Any, error: BaseException) -> TaskError:

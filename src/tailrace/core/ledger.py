@@ -50,7 +50,7 @@ class _Registers:
 class LedgerLimits:
     """How far a ledger may go."""
 
-    max_pending: int  # bounds the span from the prefix to the newest emission, so that a stuck root bounds memory
+    max_pending: int  # bounds the span from the committed prefix to the newest emission
     recovery_timeout_ns: int  # the backstop, for a loss that nobody noticed
 
 
@@ -69,7 +69,9 @@ class Ledger:
         self._prefix: dict[int, int] = dict(starts)
         self._committed: dict[int, int] = dict(starts)
         self._below: dict[int, Any] = {}  # the newest value below each prefix, for the check of repeatability
-        self._pending = 0
+        self._pending = 0  # roots above the prefixes
+        self._span = 0  # roots above the committed prefixes
+        self._uncommitted: dict[int, deque[int]] = {split: deque() for split in starts}  # offsets below, not committed
         self._slowest_ns = 0
         self.complete_latency = Histogram()
         self.durable_latency = Histogram()
@@ -80,11 +82,20 @@ class Ledger:
     @property
     def room(self) -> int:
         """How many more roots may be emitted now."""
-        return self._limits.max_pending - self._pending
+        return self._limits.max_pending - self.span
+
+    @property
+    def span(self) -> int:
+        """Roots from the committed prefix to the newest emission.
+
+        Not from the prefix that the ledger itself has reached: a ledger that is cut off from the coordinator must stop
+        where its successor, who starts from what was committed, will get to.
+        """
+        return self._span
 
     @property
     def pending(self) -> int:
-        """Length of the span: roots from the prefix to the newest emission."""
+        """Roots from the prefix to the newest emission."""
         return self._pending
 
     def admit(self, split: int, offset: int, value: Any, due_ns: int) -> Root:
@@ -92,6 +103,7 @@ class Ledger:
         root = Root(split, offset, value, due_ns)
         self._spans[split].append(root)
         self._pending += 1
+        self._span += 1
         return root
 
     def emit(self, root: Root, now_ns: int) -> int:
@@ -163,6 +175,7 @@ class Ledger:
         while span and span[0].durable:
             root = span.popleft()
             self._pending -= 1
+            self._uncommitted[split].append(root.offset)
             self._prefix[split] = root.offset + 1
             self._below[split] = root.value
 
@@ -183,8 +196,12 @@ class Ledger:
 
     def committed(self, split: int, offset: int) -> None:
         """The coordinator has put this prefix where a restart will find it."""
-        if split in self._committed:
-            self._committed[split] = max(offset, self._committed[split])
+        if split in self._committed and offset > self._committed[split]:
+            self._committed[split] = offset
+            waiting = self._uncommitted[split]
+            while waiting and waiting[0] < offset:
+                waiting.popleft()
+                self._span -= 1
 
     @property
     def settled(self) -> bool:
@@ -213,7 +230,8 @@ class Ledger:
     def validate(self) -> None:
         """Raise AssertionError if the ledger contradicts itself."""
         roots = [root for span in self._spans.values() for root in span]
-        assert self._pending == len(roots) <= self._limits.max_pending, (self._pending, len(roots))
+        assert self._span == self._pending + sum(map(len, self._uncommitted.values()))
+        assert self._pending == len(roots) <= self.span <= self._limits.max_pending, (self._pending, self.span)
         assert all(self._committed[split] <= offset for split, offset in self._prefix.items())
         live = {emission for root in roots if not root.durable for emission in root.emissions}
         assert live == set(self._live), "registers and pending roots disagree"

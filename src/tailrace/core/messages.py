@@ -113,6 +113,7 @@ class Assign:
 
     starts: Mapping[int, Position]  # by split index
     draining: bool
+    replaces: bool  # another process of this run had these tasks before
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,10 @@ class EdgePlan:
     lineages: bool  # a committing sink lies downstream, so tuples carry their lineages
     by_lineage: bool  # leads to a committing sink: two incarnations must meet in one task
 
+    @property
+    def ends(self) -> tuple[int, int]:
+        return self.upstream, self.downstream
+
 
 @dataclass(frozen=True)
 class SplitPlan:

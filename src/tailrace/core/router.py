@@ -150,19 +150,16 @@ class LaneOut:
         lineages: list[int] | None,
         choices: Sequence[int],
     ) -> int:
+        if choices.count(ALL) == len(choices):
+            return self._send_to_all(emission, split, offset, values, lineages)
         dealt: dict[int, list[Any]] = {}
         named: dict[int, list[int]] = {}
-        for position, task in enumerate(choices):
-            if task == ALL:
-                return self._send_to_all(emission, split, offset, values, lineages)
-            if task in dealt:
-                dealt[task].append(values[position])
+        for position, choice in enumerate(choices):
+            for task in range(len(self.lanes)) if choice == ALL else (choice,):
+                dealt.setdefault(task, []).append(values[position])
                 if lineages is not None:
-                    named[task].append(lineages[position])
-            else:
-                dealt[task] = [values[position]]
-                if lineages is not None:
-                    named[task] = [lineages[position]]
+                    one = lineages[position : position + 1]
+                    named.setdefault(task, []).extend(broadcast_lineages(one, task) if choice == ALL else one)
         acks = 0
         for task, some in dealt.items():
             ack = self._new_id(64)

@@ -7,7 +7,7 @@ every call is measured: the end of one call is the start of the next, which is o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
@@ -38,16 +38,15 @@ class Stage(Protocol):
 class Wiring:
     """What every stage has: its place, its outgoing edges, and what it does about errors."""
 
-    def __init__(
-        self, operator: str, task: int, on_error: OnError, counters: TaskCounters, clock: Clock, outs: Sequence[Out]
-    ) -> None:
+    def __init__(self, operator: str, task: int, on_error: OnError, counters: TaskCounters, clock: Clock) -> None:
         self.operator = operator
         self.task = task  # index within the operator
         self.on_error = on_error
         self.counters = counters
         self.clock = clock
-        self.outs = tuple(outs)
+        self.outs: tuple[Out, ...] = ()
         self.letters: tuple[Out, ...] = ()
+        self.durations: list[int] = []  # execution times of calls that are not counted yet
 
     def send(
         self, emission: int, split: int, offset: int, values: list[Any], parents: Lineages, indices: Indices
@@ -75,11 +74,15 @@ class Wiring:
             ids ^= out.send(emission, split, offset, [letter], parents, [DEAD_LETTER_INDEX])
         return ids
 
-    def measured(self, durations: list[int]) -> None:
-        counters = self.counters
-        counters.received += len(durations)
-        counters.busy_ns += sum(durations)
-        counters.execution.record_many(durations)
+    def settle(self) -> None:
+        """Count the calls since the last time. In bulk, because counting them one by one costs more than many calls."""
+        durations = self.durations
+        if durations:
+            counters = self.counters
+            counters.received += len(durations)
+            counters.busy_ns += sum(durations)
+            counters.execution.record_many(durations)
+            durations.clear()
 
 
 class MapStage:
@@ -92,25 +95,23 @@ class MapStage:
     def run(self, emission: int, split: int, offset: int, values: list[Any], lineages: Lineages) -> int:
         function, wiring = self._function, self.wiring
         clock = wiring.clock
+        durations = wiring.durations
         ids = 0
         results: list[Any] = []
-        failed: set[int] = set()
-        durations: list[int] = []
         last_ns = clock()
-        for value in values:
+        for position, value in enumerate(values):
             try:
                 results.append(function(value))
             except CAUGHT as error:
-                position = len(durations)
-                failed.add(position)
-                lineage = None if lineages is None else lineages[position]
+                lineage = None
+                if lineages is not None:  # keep lineages in step with results: later ones move up by one
+                    gone = len(values) - position
+                    lineage = lineages[-gone]
+                    lineages = lineages[: len(lineages) - gone] + lineages[len(lineages) - gone + 1 :]
                 ids ^= wiring.failed(emission, split, offset, value, lineage, error)
             now_ns = clock()
             durations.append(now_ns - last_ns)
             last_ns = now_ns
-        wiring.measured(durations)
-        if failed and lineages is not None:
-            lineages = [lineage for position, lineage in enumerate(lineages) if position not in failed]
         return ids ^ wiring.send(emission, split, offset, results, lineages, None)
 
 
@@ -125,11 +126,11 @@ class FlatMapStage:
         function, wiring = self._function, self.wiring
         clock = wiring.clock
         ids = 0
-        durations: list[int] = []
+        durations = wiring.durations
         last_ns = clock()
         for position, value in enumerate(values):
             try:
-                results = list(_iterable(function(value)))
+                results = as_results(function(value))
             except CAUGHT as error:
                 lineage = None if lineages is None else lineages[position]
                 ids ^= wiring.failed(emission, split, offset, value, lineage, error)
@@ -146,14 +147,14 @@ class FlatMapStage:
                 last_ns = clock()
             else:
                 last_ns = now_ns
-        wiring.measured(durations)
         return ids
 
 
-def _iterable(results: Any) -> Any:
-    if results is None:
+def as_results(returned: Any) -> list[Any]:
+    """What a ``flat_map`` function returned, as a list."""
+    if returned is None:
         raise TypeError("a flat_map function returned None, not an iterable: did you forget to return or yield?")
-    return results
+    return list(returned)
 
 
 class FilterStage:
@@ -169,7 +170,7 @@ class FilterStage:
         ids = 0
         kept: list[Any] = []
         parents: Lineages = None if lineages is None else []
-        durations: list[int] = []
+        durations = wiring.durations
         last_ns = clock()
         for position, value in enumerate(values):
             try:
@@ -185,7 +186,6 @@ class FilterStage:
                 kept.append(value)
                 if parents is not None and lineages is not None:
                     parents.append(lineages[position])
-        wiring.measured(durations)
         if kept:
             ids ^= wiring.send(emission, split, offset, kept, parents, None)
         return ids
@@ -202,7 +202,7 @@ class CallSinkStage:
         write, wiring = self._write, self.wiring
         clock = wiring.clock
         ids = 0
-        durations: list[int] = []
+        durations = wiring.durations
         last_ns = clock()
         for position, value in enumerate(values):
             try:
@@ -213,7 +213,6 @@ class CallSinkStage:
             now_ns = clock()
             durations.append(now_ns - last_ns)
             last_ns = now_ns
-        wiring.measured(durations)
         return ids
 
 
@@ -245,7 +244,7 @@ class CommitSinkStage:
         clock = wiring.clock
         ids = 0
         waits = False
-        durations: list[int] = []
+        durations = wiring.durations
         last_ns = clock()
         for value, lineage in zip(values, lineages, strict=True):
             verdict = log.admit(split, offset, lineage)
@@ -266,7 +265,6 @@ class CommitSinkStage:
             now_ns = clock()
             durations.append(now_ns - last_ns)
             last_ns = now_ns
-        wiring.measured(durations)
         if waits:
             ids ^= self._acknowledge_later(emission, self._owners[split])
         return ids

@@ -11,10 +11,10 @@ from typing import Any
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.failure import CAUGHT
-from tailrace.core.task import AsyncTask, Call
+from tailrace.core.opentask import AsyncTask, Call
 from tailrace.runtime.current import running_call
 from tailrace.runtime.runner import Runner
-from tailrace.runtime.taskhost import LANE_LIMIT, TaskHost
+from tailrace.runtime.taskhost import TaskHost
 
 
 class AsyncRunner(Runner):
@@ -64,8 +64,7 @@ class AsyncRunner(Runner):
 
     @property
     def _may_start(self) -> bool:
-        held_back = any(len(lane.bundles) >= LANE_LIMIT for lane in self._task.lanes)
-        return len(self._calls) < self._concurrency and not held_back
+        return len(self._calls) < self._concurrency and not self._host.held_back
 
     def _start_calls(self) -> None:
         while self._may_start:

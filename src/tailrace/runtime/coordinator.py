@@ -8,6 +8,7 @@ from __future__ import annotations
 import queue
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,6 +43,9 @@ from tailrace.topology import Role
 
 TICK_S = 0.05
 PING_S = 1.0
+
+EXIT_NEWS_S = 0.05
+"""When a process ends so does its connection; the host, which knows how it ended, gets so long to say it first."""
 
 
 @dataclass
@@ -259,6 +263,7 @@ class CoordinatorServer:
             self.fail(TailraceError(f"a message of a worker cannot be read: worker={worker} cause={error!r}"))
         self._lines.pop((worker, epoch), None)
         line.close()
+        time.sleep(EXIT_NEWS_S)
         self._exited(worker, epoch, "its connection ended")
 
     def _hear(self, worker: int, epoch: int, line: ControlLine, message: Any) -> None:

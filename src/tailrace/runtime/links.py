@@ -26,9 +26,8 @@ RECEIVE_BYTES = 256 << 10
 class OutLink:
     """One direction, from a task here to a task elsewhere. Used by the thread that runs the sending task."""
 
-    def __init__(self, kind: str, sender: int, target: int, worker: int, on_lost: Callable[[], None]) -> None:
+    def __init__(self, kind: str, target: int, worker: int, on_lost: Callable[[], None]) -> None:
         self.kind = kind  # "bundles" or "acks"
-        self.sender = sender
         self.target = target  # task number
         self.worker = worker  # where it lives
         self.member: Member | None = None  # whom the connection is with, or is being made with
@@ -68,8 +67,8 @@ class OutLink:
 
     def send(self, kind: int, payload: bytes) -> None:
         """Give a frame to the kernel, as far as it takes it. The link must be ready."""
+        self._unsent = memoryview(frame(kind, self._number + 1, payload))
         self._number += 1
-        self._unsent = memoryview(frame(kind, self._number, payload))
         self._push()
 
     def _push(self) -> None:

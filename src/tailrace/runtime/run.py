@@ -37,15 +37,15 @@ class Run:
         self._host = host
         self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, address)
         self._recent: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._ended = threading.Event()  # the run is over and its last progress is there
         self._server.start()
-        self._reporter = threading.Thread(target=self._report, name="tailrace-progress", daemon=True)
-        self._reporter.start()
+        threading.Thread(target=self._report, name="tailrace-progress", daemon=True).start()
 
     # -- as in StreamingQuery
 
     @property
     def isActive(self) -> bool:
-        return not self._server.wait(0)
+        return not self._ended.is_set()
 
     @property
     def status(self) -> dict[str, Any]:
@@ -67,11 +67,9 @@ class Run:
 
     def awaitTermination(self, timeout: float | None = None) -> bool:
         """Wait until the run ends, by itself, by ``stop`` or by an error, which is raised. False on timeout."""
-        ended = self._server.wait(timeout)
-        if ended:
-            self._reporter.join()
-            if self._server.error is not None:
-                raise self._server.error
+        ended = self._ended.wait(timeout)
+        if ended and self._server.error is not None:
+            raise self._server.error
         return ended
 
     def stop(self, timeout: float | None = None) -> None:
@@ -80,10 +78,9 @@ class Run:
         With a timeout, what is not done by then is given up: the next run with the same checkpoint goes on there.
         """
         self._server.drain()
-        if not self._server.wait(timeout):
+        if not self._ended.wait(timeout):
             self._server.fail(TailraceError(f"stopped before all was drained: timeout={timeout}"))
-            self._server.wait(None)
-        self._reporter.join()
+            self._ended.wait()
 
     def exception(self) -> Exception | None:
         return self._server.error if not self.isActive else None
@@ -115,9 +112,13 @@ class Run:
 
     def _report(self) -> None:
         ended = False
-        while not ended:
-            ended = self._server.wait(PROGRESS_S)
-            self._recent.append(self._server.progress())
+        try:
+            while not ended:
+                ended = self._server.wait(PROGRESS_S)
+                self._recent.append(self._server.progress())
+        finally:
+            self._server.wait(None)
+            self._ended.set()
 
 
 def _say_what_is_not_promised(plan: Plan) -> None:

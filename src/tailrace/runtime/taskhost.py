@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, system_clock
-from tailrace.core.acks import AckFold, Fold
-from tailrace.core.messages import Member, Position, Prefixes, SourceReport, ToWorker
-from tailrace.core.router import Bundle, Lane
-from tailrace.core.task import BatchTask, SourceTask, Task
-from tailrace.errors import ProtocolError, TaskError, shorten
+from tailrace.core.acks import Fold
+from tailrace.core.messages import ToWorker
+from tailrace.core.opentask import BatchTask
+from tailrace.core.sourcetask import SourceTask
+from tailrace.core.task import Task
+from tailrace.errors import ProtocolError
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.runtime.connectors.fingerprint import fingerprint
 from tailrace.runtime.current import running
-from tailrace.runtime.links import InLink, OutLink
+from tailrace.runtime.links import InLink
 from tailrace.runtime.runner import IDLE_NS, Runner
-from tailrace.runtime.wire import ACKS, BUNDLES, decode_bundles, decode_folds, encode, encode_folds
+from tailrace.runtime.sending import Neighbours, Sender
+from tailrace.runtime.wire import ACKS, BUNDLES, decode_bundles, decode_folds
 from tailrace.topology import Kind
 
 SLICE_NS = 500 * MICROSECOND_NS
@@ -31,17 +33,14 @@ SLICE_NS = 500 * MICROSECOND_NS
 READ_AT_ONCE = 256
 """Roots that a source reads before what they have led to leaves."""
 
-QUEUE_LIMIT = 256
+QUEUE_BUNDLES = 256
 """Bundles that may wait in front of a task. Beyond, senders are held back."""
 
-LANE_LIMIT = 256
-"""Bundles that may wait to leave a task on one lane. Beyond, the task is held back."""
-
-FRAME_BUNDLES = 1024
-"""Bundles in one frame, at most: what a receiver gets in one piece delays whatever else it has to do."""
+QUEUE_BYTES = 2 << 20
+"""The same in bytes, as far as the size of a bundle can be told from those before it."""
 
 REPORT_NS = 25 * MILLISECOND_NS
-SNAPSHOT_NS = 400 * MILLISECOND_NS
+SNAPSHOT_NS = 200 * MILLISECOND_NS
 OVERDUE_NS = 1000 * MILLISECOND_NS
 
 LONG_CALL_NS = 1 * MILLISECOND_NS
@@ -49,22 +48,8 @@ LONG_CALLS = 3
 """A task on a shared runner that is found this often with calls this long on average gets a runner of its own."""
 
 
-class Neighbours(Protocol):
+class Surrounding(Neighbours, Protocol):
     """What a host needs to know of its worker."""
-
-    def host_of(self, task: int) -> TaskHost | None:
-        """The host of a task's unit, if it lives in this worker."""
-        ...
-
-    def home_of(self, task: int) -> int: ...
-
-    def member(self, worker: int) -> Member | None: ...
-
-    def connect(self, link: OutLink, member: Member, done: Callable[[socket.socket | None], None]) -> None:
-        """Make a connection in the background."""
-        ...
-
-    def lost_link(self) -> None: ...
 
     def tell(self, message: Any) -> None:
         """Say something to the coordinator."""
@@ -90,22 +75,22 @@ class _Due:
 class TaskHost:
     """Hosts one unit."""
 
-    def __init__(self, task: Task, neighbours: Neighbours, kind: Kind) -> None:
+    def __init__(self, task: Task, neighbours: Surrounding, kind: Kind) -> None:
         self.task = task
         self.kind = kind
         self.runner: Runner | None = None
         self.shared = False  # the runner has other tasks too
+        self.bundle_bytes = 1  # of late, on average; written by neighbours too, which does no harm
         self.snapshots: list[TaskSnapshot] = []
         self.waiting: set[Runner] = set()  # runners of senders that found the queue full
         self._near = neighbours
         self._mail: deque[Callable[[], None]] = deque()
         self._in: list[InLink] = []
-        self._out: dict[tuple[str, int], OutLink] = {}
+        self._sender = Sender(task, neighbours, self.post)
         self._paused = False
         self._blocked_since_ns = 0
         self._long_calls = 0
         self._due = _Due()
-        self._reported: tuple[bool, bool] | None = None
         self.worked_ns = 0  # wall time, since its runner last asked
         self.cpu_ns = 0  # the runner's share of it
         self._label = task.label
@@ -127,7 +112,16 @@ class TaskHost:
 
     @property
     def full(self) -> bool:
-        return len(self.task.queue) >= QUEUE_LIMIT
+        return len(self.task.queue) >= self._queue_limit
+
+    @property
+    def _queue_limit(self) -> int:
+        return max(1, min(QUEUE_BUNDLES, QUEUE_BYTES // self.bundle_bytes))
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the task must wait until what it has sent is taken."""
+        return bool(self._blocked_since_ns)
 
     @property
     def has_news(self) -> bool:
@@ -136,13 +130,13 @@ class TaskHost:
     # -- moving between runners
 
     def moved_to(self, runner: Runner | None) -> None:
-        links: list[InLink | OutLink] = [*self._in, *self._out.values()]
+        self._sender.moved_to(runner)
         if runner is None:
-            for link in links:
+            for link in self._in:
                 link.unwatch()
         else:
             self.runner = runner
-            for link in links:
+            for link in self._in:
                 link.watch(runner)
 
     # -- receiving
@@ -159,8 +153,10 @@ class TaskHost:
     def _on_bundles(self, kind: int, payload: memoryview) -> None:
         if kind != BUNDLES:
             raise ProtocolError(f"frame of another kind: kind={kind} expected={BUNDLES}; are versions mixed?")
-        self.task.receive(decode_bundles(payload))
-        if len(self.task.queue) >= QUEUE_LIMIT and not self._paused:
+        bundles = decode_bundles(payload)
+        self.bundle_bytes = (self.bundle_bytes + len(payload) // len(bundles)) // 2 + 1
+        self.task.receive(bundles)
+        if self.full and not self._paused:
             self._pause(True)
 
     def _on_acks(self, kind: int, payload: memoryview) -> None:
@@ -210,13 +206,14 @@ class TaskHost:
 
     def _run(self, task: Task, ready_ns: int | None, now_ns: int) -> None:
         if task.runnable:
-            counters = task.counters[0]
+            counters = task.wirings[0].counters
             calls, busy_ns = counters.received, counters.busy_ns
             task.run(SLICE_NS)
+            task.settle()
             if self.shared and self.kind is Kind.AUTO:
                 self._note_length(counters.received - calls, counters.busy_ns - busy_ns)
         if isinstance(task, SourceTask) and ready_ns is not None and ready_ns <= now_ns:
-            read = task.read(READ_AT_ONCE)
+            read = task.read(min(READ_AT_ONCE, self._sender.limit))
             if self.shared and self.kind is Kind.AUTO:
                 self._note_length(read, system_clock() - now_ns - read * 20 * MICROSECOND_NS)
         for sink in task.sinks:
@@ -238,7 +235,7 @@ class TaskHost:
         return False
 
     def _make_room(self) -> None:
-        if len(self.task.queue) <= QUEUE_LIMIT // 2:
+        if len(self.task.queue) <= self._queue_limit // 2:
             if self._paused:
                 self._pause(False)
             if self.waiting:
@@ -251,148 +248,23 @@ class TaskHost:
         self.task.handle(message)
         running.label = ""
 
-    # -- sending
-
     def _flush(self) -> None:
-        """Send what the task has left in its lanes and folds, as far as the receivers take it."""
-        blocked = False
-        for lane in self.task.lanes:
-            if lane.bundles:
-                self._flush_lane(lane)
-                blocked = blocked or len(lane.bundles) >= LANE_LIMIT
-        for owner, fold in self.task.acks.items():
-            if fold:
-                self._flush_acks(owner, fold)
-        if blocked and not self._blocked_since_ns:
-            self._blocked_since_ns = system_clock()
-        elif not blocked and self._blocked_since_ns:
-            self.task.counters[0].blocked_ns += system_clock() - self._blocked_since_ns
+        """Send what the task has left, as far as receivers take it. A task whose output stays is held back."""
+        if self._sender.flush():
+            if not self._blocked_since_ns:
+                self._blocked_since_ns = system_clock()
+        elif self._blocked_since_ns:
+            self.task.wirings[0].counters.blocked_ns += system_clock() - self._blocked_since_ns
             self._blocked_since_ns = 0
-
-    def _flush_lane(self, lane: Lane) -> None:
-        near = self._near.host_of(lane.target)
-        if near is not None:
-            self._hand_over(near, lane)
-            return
-        link = self._link("bundles", lane.target)
-        while link.ready and lane.bundles:
-            if len(lane.bundles) <= FRAME_BUNDLES:
-                bundles = lane.take()
-            else:
-                bundles, lane.bundles = lane.bundles[:FRAME_BUNDLES], lane.bundles[FRAME_BUNDLES:]
-            self._send_bundles(link, lane, bundles)
-
-    def _hand_over(self, near: TaskHost, lane: Lane) -> None:
-        if near.full:
-            assert self.runner is not None
-            near.waiting.add(self.runner)
-            if near.full:  # still: it will wake us. If not, it may have looked before we were on its list.
-                return
-        near.task.queue.extend(lane.take())
-        if near.runner is not self.runner:
-            near.wake()
-
-    def _send_bundles(self, link: OutLink, lane: Lane, bundles: list[Bundle]) -> None:
-        try:
-            payload = encode(bundles)
-        except Exception as error:
-            bundles = self._without_the_unsendable(lane, bundles, error)
-            if not bundles:
-                return
-            payload = encode(bundles)
-        try:
-            link.send(BUNDLES, payload)
-        except ProtocolError as error:
-            if len(bundles) == 1:
-                raise self._unsendable(lane, bundles[0][5], error) from None
-            half = len(bundles) // 2
-            lane.bundles = bundles[half:] + lane.bundles
-            self._send_bundles(link, lane, bundles[:half])
-
-    def _without_the_unsendable(self, lane: Lane, bundles: list[Bundle], error: Exception) -> list[Bundle]:
-        """Name the tuple that cannot be pickled; there is no way to send it, so this ends the run."""
-        for bundle in bundles:
-            for value in bundle[5]:
-                try:
-                    encode(value)
-                except Exception as cause:
-                    raise self._unsendable(lane, value, cause) from None
-        raise error
-
-    def _unsendable(self, lane: Lane, value: Any, cause: Exception) -> TaskError:
-        plan = self.task.plan
-        edge = plan.edges[lane.edge]
-        operator = plan.operators[edge.upstream].name
-        index = plan.task_index(self.task.number)
-        to = plan.operators[edge.downstream].name
-        why = f"a tuple cannot be sent: from={operator} to={to} cause={type(cause).__name__}: {cause}"
-        return TaskError(operator, index, shorten(value), why)
-
-    def _flush_acks(self, owner: int, fold: AckFold) -> None:
-        near = self._near.host_of(owner)
-        if near is None:
-            link = self._link("acks", owner)
-            if link.ready:
-                link.send(ACKS, encode_folds(fold.take()))
-        elif near.runner is self.runner:
-            near.apply(*fold.take())
-        else:
-            folds = fold.take()
-            near.post(lambda: near.apply(*folds))
-
-    def _link(self, kind: str, target: int) -> OutLink:
-        link = self._out.get((kind, target))
-        if link is None:
-            home = self._near.home_of(target)
-            link = self._out[kind, target] = OutLink(kind, self.task.number, target, home, self._lost_out)
-        if link.member is not None and link.member != self._near.member(link.worker):
-            link.close()  # what we would send now would be lost, and nobody might notice
-        if not link.open and link.member is None:
-            self._connect(link)
-        return link
-
-    def _connect(self, link: OutLink) -> None:
-        member = self._near.member(link.worker)
-        if member is None:
-            return  # nobody is there: news of a new membership will wake us
-        link.member = member
-        self._near.connect(
-            link, member, lambda connection: self.post(lambda: self._connected(link, member, connection))
-        )
-
-    def _connected(self, link: OutLink, member: Member, connection: socket.socket | None) -> None:
-        if link.member != member:
-            if connection is not None:
-                connection.close()
-        elif connection is None:
-            link.member = None  # tried again at the next flush
-        else:
-            assert self.runner is not None
-            link.attach(connection, self.runner)
-
-    def _lost_out(self) -> None:
-        self._near.lost_link()
 
     def relink(self, workers: frozenset[int]) -> None:
         """These workers have been replaced: links with them are of no use any more."""
-        for link in self._out.values():
-            if link.worker in workers:
+        self._sender.relink(workers)
+        for link in [link for link in self._in if link.worker in workers]:
+            current = self._near.member(link.worker)
+            if current is None or link.epoch < current.epoch:
                 link.close()
-        for inward in [link for link in self._in if link.worker in workers]:
-            current = self._near.member(inward.worker)
-            if current is None or inward.epoch < current.epoch:
-                inward.close()
-                self._in.remove(inward)
-        self._connect_ahead()
-
-    def _connect_ahead(self) -> None:
-        """Make connections before the first tuple needs them."""
-        targets = [("bundles", lane.target) for lane in self.task.lanes]
-        if not isinstance(self.task, SourceTask) or self.task.sinks:
-            targets += [("acks", owner) for owner in self.task.acks]
-        for kind, target in targets:
-            if self._near.host_of(target) is None:
-                self._link(kind, target)
+                self._in.remove(link)
 
     # -- clockwork
 
@@ -408,7 +280,7 @@ class TaskHost:
                 wake_ns = min(wake_ns, deadline_ns)
         if isinstance(task, SourceTask):
             wake_ns = min(wake_ns, self._source_wake_ns(task, now_ns))
-        if self._blocked_since_ns or self._unsent():
+        if self._blocked_since_ns or self._sender.waits_for_connection:
             return min(wake_ns, now_ns + 2 * MILLISECOND_NS)
         if task.runnable:
             return now_ns
@@ -416,15 +288,9 @@ class TaskHost:
             wake_ns = min(wake_ns, task.deadline_ns)
         return wake_ns
 
-    def _unsent(self) -> bool:
-        """Whether something waits for a connection; those that wait for a socket are woken by it."""
-        return any(not link.open for link in self._out.values()) and (
-            any(lane.bundles for lane in self.task.lanes) or any(self.task.acks.values())
-        )
-
     def _source_wake_ns(self, task: SourceTask, now_ns: int) -> int:
         wake_ns = now_ns + IDLE_NS
-        if task.ledger.moved or self._reported != (task.settled, task.wants_commit):
+        if task.ledger.pending or task.ledger.moved or not task.settled:
             wake_ns = max(self._due.report_ns, now_ns)
         ready_ns = task.ready_ns
         if ready_ns is not None and not self._blocked_since_ns:
@@ -434,9 +300,10 @@ class TaskHost:
     def _recurrent(self, now_ns: int) -> None:
         task, due = self.task, self._due
         if isinstance(task, SourceTask):
-            if now_ns >= due.report_ns:
+            if now_ns >= due.report_ns or task.stuck:
                 due.report_ns = now_ns + REPORT_NS
-                self.report(task)
+                for message in task.reports(self._near.worker, self._near.epoch, fingerprint):
+                    self._near.tell(message)
             if now_ns >= due.overdue_ns:
                 due.overdue_ns = now_ns + OVERDUE_NS
                 task.check_overdue(now_ns)
@@ -444,20 +311,9 @@ class TaskHost:
             due.snapshot_ns = now_ns + SNAPSHOT_NS
             self.snapshot()
 
-    def report(self, task: SourceTask) -> None:
-        """Tell the coordinator how far the ledger is."""
-        near = self._near
-        moved = task.ledger.uncommitted()
-        if moved:
-            positions = {split: Position(offset, fingerprint(value)) for split, (offset, value) in moved.items()}
-            near.tell(Prefixes(near.worker, near.epoch, positions))
-        state = (task.settled, task.wants_commit)
-        if state != self._reported:
-            self._reported = state
-            near.tell(SourceReport(near.worker, near.epoch, task.number, *state))
-
     def snapshot(self) -> None:
         """Counters as they are now, for whoever sends them on."""
+        self.task.settle()
         counters = self.task.counters
         counters[0].queued = len(self.task.queue)
         counters[0].cpu_ns = self.cpu_ns

@@ -25,8 +25,9 @@ from typing import Any
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Surroundings, assemble
 from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Registered
+from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
-from tailrace.core.task import AsyncTask, SourceTask
+from tailrace.core.sourcetask import SourceTask
 from tailrace.core.worker import CloseLinks, Exit, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced, ProtocolError, TailraceError
 from tailrace.runtime.asyncrunner import AsyncRunner
@@ -174,16 +175,13 @@ class WorkerProcess:
                     self._leave()
 
     def _beat(self) -> None:
-        beats = 0
         while True:
             time.sleep(BEAT_S)
-            beats += 1
             self.tell(Alive(self.worker, self.epoch))
             logs = self._logs.take()
             if logs is not None:
                 self.tell(logs)
-            if beats % 2 == 0:
-                self._send_metrics()
+            self._send_metrics()
             if system_clock() - self._heard_ns > LEASE_S * SECOND_NS:
                 orphaned()
 
@@ -216,6 +214,8 @@ class WorkerProcess:
             task = assemble(leader, bodies, around)
             if isinstance(task, SourceTask):
                 task.draining = assign.draining
+                if assign.replaces:
+                    task.catch_up()
             kinds = {plan.operators[plan.operator_of[member]].operator.kind for member in members}
             hosts[leader] = TaskHost(task, self, Kind.BLOCKING if Kind.BLOCKING in kinds else min(kinds, key=_rank))
         self._hosts = hosts

@@ -13,9 +13,11 @@ from random import Random
 from tailrace.clock import MILLISECOND_NS
 from tailrace.core.coordinator import Phase
 from tailrace.core.messages import Position
-from tailrace.core.task import SourceTask, Task
-from tailrace.sim.cluster import BACKSTOP_NS, Cluster, Crashes, Link, Network, Observer, SimWorker
-from tailrace.sim.shapes import SHAPES, Case, case_of
+from tailrace.core.sourcetask import SourceTask
+from tailrace.core.task import Task
+from tailrace.sim.cluster import BACKSTOP_NS, Cluster, Crashes, Network, Observer
+from tailrace.sim.process import Link, SimWorker
+from tailrace.sim.shapes import SHAPES, Case, Row, case_of
 
 MS = MILLISECOND_NS
 MAX_EVENTS = 60_000
@@ -23,6 +25,9 @@ MAX_EVENTS = 60_000
 
 REEMIT_NS = 150 * MS
 """By then a source that heard of a recovery has emitted again all that was pending: three times what it takes."""
+
+HEARD_NS = 100 * MS
+"""By then a process that can be reached has heard what it was told."""
 
 
 class SimulationFailure(AssertionError):
@@ -44,6 +49,7 @@ class Outcome:
     doubled: int
     copies_refused: int
     zombies_refused: int  # frames and commits of dead epochs
+    drained: int  # 1 if the user stopped the run
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,7 @@ class Scenario:
     max_pending: int
     crashes: Crashes
     blows: int
+    drain_after_ns: int  # 0: never
 
 
 def scenario_of(rng: Random) -> Scenario:
@@ -67,7 +74,9 @@ def scenario_of(rng: Random) -> Scenario:
         quiet_after_ns=rng.choice([100, 300, 600]) * MS,
     )
     crashes = Crashes(at_commit=rng.choice([0, 0, 0.1]), at_persist=rng.choice([0, 0, 0, 0.1]))
-    return Scenario(case, network, rng.choice([2, 5, 50]), crashes, rng.choice([0, 1, 2, 4]))
+    blows = rng.choice([0, 1, 2, 4])
+    drain_after_ns = rng.choice([0, 0, 0, 0, 0, 60, 120]) * MS
+    return Scenario(case, network, rng.choice([2, 5, 50]), crashes, blows, drain_after_ns)
 
 
 class Watch:
@@ -98,12 +107,25 @@ class Watch:
 
     def task_is_sound(self, process: SimWorker, task: Task) -> None:
         if isinstance(task, SourceTask):
-            if task.ledger.pending > self._scenario.max_pending:
-                raise SimulationFailure(f"span is not bounded: {task.ledger.pending} roots pending at {task.label}")
+            if task.ledger.span > self._scenario.max_pending:
+                raise SimulationFailure(f"span is not bounded: {task.ledger.span} roots pending at {task.label}")
             task.ledger.validate()
             self._emissions_are_its_own(process, task)
+            self._drains(process, task)
         for sink in task.sinks:
             sink.log.validate()
+
+    def _drains(self, process: SimWorker, task: SourceTask) -> None:
+        cluster = self._cluster
+        if cluster.coordinator.draining and not task.draining and self._counts(process):
+            told_ns = max(cluster.drained_ns, process.opened_ns, process.cut_off_until_ns, process.stopped_until_ns)
+            if cluster.engine.now_ns > told_ns + HEARD_NS:
+                raise SimulationFailure(f"{task.label} reads on though the run drains")
+
+    def _counts(self, process: SimWorker) -> bool:
+        """Whether the coordinator of the day takes this process for alive."""
+        coordinator = self._cluster.coordinator
+        return process.coordinator is coordinator and coordinator.epoch_of(process.worker) == process.epoch
 
     def _emissions_are_its_own(self, process: SimWorker, task: SourceTask) -> None:
         """Acks on their way to a dead ledger reach the one that took its place, and must mean nothing there."""
@@ -143,8 +165,7 @@ class Watch:
     def backstop_was_due(self, process: SimWorker, task: SourceTask) -> None:
         """The backstop is for losses that nobody noticed: where frames are not lost, recovery alone must do."""
         coordinator = self._cluster.coordinator
-        leads = process.coordinator is coordinator and coordinator.epoch_of(process.worker) == process.epoch
-        if not leads or not self._lossless or coordinator._recover_at_ns is not None:
+        if not self._counts(process) or not self._lossless or coordinator._recover_at_ns is not None:
             return
         now_ns = self._cluster.engine.now_ns
         calm_ns = max(self._cluster.disturbed_until_ns, process.cut_off_until_ns)
@@ -153,13 +174,27 @@ class Watch:
                 raise SimulationFailure(f"recovery was in vain for offset {root.offset} of split {root.split}")
 
     def end(self) -> None:
-        """All rows, each once."""
-        for sink, wanted in self._scenario.case.rows.items():
-            got = self._cluster.store.rows.get(sink, Counter())
+        """All rows, each once; of a run that was drained, all rows of the roots below the prefix, and no others.
+
+        A run whose coordinator died may leave rows of roots above the prefix, if the one that goes on is drained before
+        it gets as far. A run that resumes from this prefix finds them, and adds what is missing.
+        """
+        cluster = self._cluster
+        for sink, all_rows in self._scenario.case.rows.items():
+            wanted = self._rows_below_the_prefix(sink) if cluster.drained_ns else all_rows
+            allowed = all_rows if cluster.tally.restarts else wanted
+            got = cluster.store.rows.get(sink, Counter())
             if wanted - got:
                 raise SimulationFailure(f"sink {sink}: lost {dict(wanted - got)}")
-            if got - wanted:
-                raise SimulationFailure(f"sink {sink}: doubled {dict(got - wanted)}")
+            if got - allowed:
+                raise SimulationFailure(f"sink {sink}: doubled {dict(got - allowed)}")
+
+    def _rows_below_the_prefix(self, sink: str) -> Counter[Row]:
+        rows: Counter[Row] = Counter()
+        for (split, offset), by_sink in self._expected.items():
+            if offset < self._cluster.stored[split].offset:
+                rows.update(by_sink.get(sink, Counter()))
+        return rows
 
 
 def run_seed(seed: int) -> Outcome:
@@ -172,6 +207,8 @@ def run_seed(seed: int) -> Outcome:
     cluster.start()
     for _ in range(scenario.blows):
         cluster.engine.after(rng.randrange(30 * MS, scenario.network.quiet_after_ns), lambda: strike(cluster))
+    if scenario.drain_after_ns:
+        cluster.engine.after(scenario.drain_after_ns, cluster.drain)
     try:
         if not cluster.engine.run(lambda: cluster.finished, MAX_EVENTS):
             raise SimulationFailure("the run never finished: a root is lost, or waited for in vain")
@@ -196,6 +233,7 @@ def run_seed(seed: int) -> Outcome:
         cluster.tally.doubled,
         cluster.tally.copies_refused,
         cluster.tally.zombies_refused,
+        int(cluster.drained_ns > 0),
     )
 
 
@@ -214,7 +252,7 @@ def strike(cluster: Cluster) -> None:
     if blow == 0:
         process.die("killed")
     elif blow == 1:
-        process.stopped_until_ns = until_ns
+        process.stopped_until_ns = max(until_ns, process.stopped_until_ns)
         cluster.disturbed(until_ns)
     else:
-        process.cut_off_until_ns = until_ns
+        process.cut_off_until_ns = max(until_ns, process.cut_off_until_ns)

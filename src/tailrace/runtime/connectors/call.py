@@ -13,6 +13,7 @@ from typing import Any
 
 from tailrace.connector import SinkContext
 from tailrace.errors import OptionError, shorten
+from tailrace.topology import is_async, is_factory
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class CallWriter:
     def __init__(self, target: Callable[..., Any], context: SinkContext) -> None:
         self.write = target
         self._close: Callable[[], Any] | None = None
-        if inspect.isclass(target):
+        if is_factory(target):
             instance: Any = target()
             if hasattr(instance, "open"):
                 instance.open(context)
@@ -49,19 +50,16 @@ class CallWriter:
 def to_call(target: Callable[..., Any]) -> CallSink:
     """Call ``target(value)`` for every row, **at least once**.
 
-    A class gets one instance per task, made without arguments, with ``open(context)`` and ``close()`` if it has
-    them, and ``process(value)`` per row.
+    A class, or a ``functools.partial`` of one, gets one instance per task, with ``open(context)`` and ``close()`` if
+    it has them, and ``process(value)`` per row.
     """
     if not callable(target):
         raise OptionError(
             f"not callable: to_call={shorten(target)} type={type(target).__name__}, did you call the function already?"
         )
-    process: Any = target
-    if inspect.isclass(target):
-        process = getattr(target, "process", None)
-        if process is None:
-            raise OptionError(f"class has no process method: to_call={target.__name__}, did you mean a function?")
-    if inspect.iscoroutinefunction(process):
+    if inspect.isclass(target) and not is_factory(target):
+        raise OptionError(f"class has no process method: to_call={target.__name__}, did you mean a function?")
+    if is_async(target):
         name = getattr(target, "__name__", shorten(target))
         raise OptionError(f"function is async: to_call={name}, did you mean an async map before the sink?")
     return CallSink(target)

@@ -1,0 +1,195 @@
+"""Tasks that finish tuples later than they take them: coroutines, and functions of a whole batch.
+
+A bundle stays open until the last of its tuples is finished; only then does its own ack id go back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tailrace.clock import Clock
+from tailrace.core.failure import CAUGHT
+from tailrace.core.plan import Plan
+from tailrace.core.stage import Wiring, as_results
+from tailrace.core.task import Task
+from tailrace.topology import OnError, Role
+
+
+class OpenBundle:
+    """A bundle whose tuples are finished one by one. Its own ack id goes back with the last of them."""
+
+    __slots__ = ("ack", "emission", "left", "offset", "split")
+
+    def __init__(self, emission: int, split: int, offset: int, ack: int, left: int) -> None:
+        self.emission = emission
+        self.split = split
+        self.offset = offset
+        self.ack = ack
+        self.left = left
+
+
+class Call:
+    """One tuple of an open bundle."""
+
+    __slots__ = ("bundle", "lineage", "started_ns", "value")
+
+    def __init__(self, bundle: OpenBundle, value: Any, lineage: int | None) -> None:
+        self.bundle = bundle
+        self.value = value
+        self.lineage = lineage
+        self.started_ns = 0
+
+
+class OpenTask(Task):
+    """A task whose leader finishes tuples later than it takes them."""
+
+    wiring: Wiring
+
+    def __init__(self, plan: Plan, number: int, clock: Clock) -> None:
+        super().__init__(plan, number, clock)
+        self._opened: deque[Call] = deque()
+
+    def _open_next(self) -> bool:
+        if not self._opened and self.queue:
+            emission, split, offset, ack, lineages, values = self.queue.popleft()
+            bundle = OpenBundle(emission, split, offset, ack, len(values))
+            named: Sequence[int | None] = [None] * len(values) if lineages is None else lineages
+            self._opened.extend(Call(bundle, value, lineage) for value, lineage in zip(values, named, strict=True))
+        return bool(self._opened)
+
+    def next_call(self) -> Call | None:
+        """The next tuple that wants to be started."""
+        return self._opened.popleft() if self._open_next() else None
+
+    @property
+    def runnable(self) -> bool:
+        return bool(self._opened or self.queue)
+
+    def _finish(self, call: Call, results: list[Any]) -> None:
+        bundle = call.bundle
+        parents = None if call.lineage is None else [call.lineage] * len(results)
+        indices = None if len(results) == 1 else list(range(len(results)))
+        ids = self.wiring.send(bundle.emission, bundle.split, bundle.offset, results, parents, indices)
+        self._close_one(bundle, ids)
+
+    def _fail(self, call: Call, error: BaseException) -> None:
+        bundle = call.bundle
+        ids = self.wiring.failed(bundle.emission, bundle.split, bundle.offset, call.value, call.lineage, error)
+        self._close_one(bundle, ids)
+
+    def _close_one(self, bundle: OpenBundle, ids: int) -> None:
+        bundle.left -= 1
+        if not bundle.left:
+            ids ^= bundle.ack
+        self.acknowledge(bundle.emission, bundle.split, ids)
+
+
+class AsyncTask(OpenTask):
+    """A task whose leader is a coroutine function. The runtime starts the calls and says when they end."""
+
+    def __init__(self, plan: Plan, number: int, clock: Clock, role: Role, function: Callable[[Any], Any]) -> None:
+        super().__init__(plan, number, clock)
+        self._role = role
+        self.function = function
+
+    @property
+    def runnable(self) -> bool:
+        return False  # its calls are started from outside, by next_call
+
+    def finished(self, call: Call, result: Any) -> None:
+        self.wiring.durations.append(self.clock() - call.started_ns)
+        if self._role is Role.MAP:
+            self._finish(call, [result])
+        elif self._role is Role.FILTER:
+            self._finish(call, [call.value] if result else [])
+        else:
+            try:
+                results = as_results(result)
+            except CAUGHT as error:
+                self._fail(call, error)
+            else:
+                self._finish(call, results)
+
+    def failed(self, call: Call, error: BaseException) -> None:
+        self.wiring.durations.append(self.clock() - call.started_ns)
+        self._fail(call, error)
+
+
+class BatchTask(OpenTask):
+    """A task whose leader takes a list of tuples at once, and returns a list of as many."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        number: int,
+        clock: Clock,
+        function: Callable[[list[Any]], Sequence[Any]],
+        max_size: int,
+        max_wait_ns: int,
+        retry: bool,
+    ) -> None:
+        super().__init__(plan, number, clock)
+        self._function = function
+        self._max_size = max_size
+        self._max_wait_ns = max_wait_ns
+        self._retry = retry  # may a failed batch be tried again tuple by tuple?
+        self._batch: list[Call] = []
+        self.deadline_ns = 0  # when a batch that is not full runs all the same; 0: there is none
+
+    def run(self, budget_ns: int) -> None:
+        end_ns = self.clock() + budget_ns
+        while True:
+            self._collect()
+            now_ns = self.clock()
+            full = len(self._batch) >= self._max_size
+            if not self._batch or not (full or now_ns >= self.deadline_ns):
+                return
+            self._run_batch(self._batch)
+            self._batch, self.deadline_ns = [], 0
+            if self.clock() >= end_ns:
+                return
+
+    @property
+    def runnable(self) -> bool:
+        return super().runnable or (bool(self._batch) and self.clock() >= self.deadline_ns)
+
+    def _collect(self) -> None:
+        while len(self._batch) < self._max_size and (call := self.next_call()):
+            if not self._batch:
+                self.deadline_ns = self.clock() + self._max_wait_ns
+            self._batch.append(call)
+
+    def _run_batch(self, batch: list[Call]) -> None:
+        started_ns = self.clock()
+        try:
+            results = self._call([call.value for call in batch])
+        except CAUGHT as error:
+            self._batch_failed(batch, error)
+            return
+        share_ns = (self.clock() - started_ns) // len(batch)
+        self.wiring.durations.extend([share_ns] * len(batch))
+        for call, result in zip(batch, results, strict=True):
+            self._finish(call, [result])
+
+    def _call(self, values: list[Any]) -> Sequence[Any]:
+        results = self._function(values)
+        if not hasattr(results, "__len__"):
+            results = list(results)
+        if len(results) != len(values):
+            raise ValueError(
+                f"map_batch must return as many results as it is given: given={len(values)} returned={len(results)}; "
+                "does the function drop some?"
+            )
+        return results
+
+    def _batch_failed(self, batch: list[Call], error: BaseException) -> None:
+        """One bad tuple spoils a batch. Where tuples may be dropped, find out which one it is."""
+        if self.wiring.on_error is OnError.FAIL or len(batch) == 1 or not self._retry:
+            self.wiring.durations.extend([0] * len(batch))
+            for call in batch:
+                self._fail(call, error)
+        else:
+            for call in batch:
+                self._run_batch([call])

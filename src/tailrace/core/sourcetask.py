@@ -1,0 +1,169 @@
+"""A source's task keeps the ledger of its roots, and emits them again when it must."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from tailrace.clock import SECOND_NS, Clock
+from tailrace.connector import Reader
+from tailrace.core.acks import Fold
+from tailrace.core.ledger import Ledger, Root
+from tailrace.core.lineage import root_lineage
+from tailrace.core.messages import Committed, Drain, FromWorker, Position, Prefixes, Recover, SourceReport, ToWorker
+from tailrace.core.plan import Plan
+from tailrace.core.stage import Wiring
+from tailrace.core.task import Task
+
+ASK_AGAIN_NS = SECOND_NS
+"""An answer takes a round trip and a write to disk. One that takes so long was lost with its connection."""
+
+
+class SourceTask(Task):
+    """A task whose leader is a source: it keeps the ledger of its roots and emits them again when it must."""
+
+    wiring: Wiring
+
+    def __init__(self, plan: Plan, number: int, clock: Clock, ledger: Ledger, readers: dict[int, Reader]) -> None:
+        super().__init__(plan, number, clock)
+        self.ledger = ledger
+        self.draining = False
+        self._catch_up = 0  # roots to read even so
+        self._readers = deque(readers.items())
+        self._again: deque[Root] = deque()
+        self._salts = {split.index: split.salt for split in plan.splits_of(number)}
+        source = plan.operator_of[number]
+        self._lineages = any(edge.lineages for edge in plan.edges if edge.upstream == source)
+        self._started = False
+        self._asked: dict[int, int] = {}  # prefixes that the coordinator was last asked to commit
+        self._asked_ns = 0
+        self._told: tuple[bool, bool] | None = None
+
+    # -- emitting
+
+    @property
+    def exhausted(self) -> bool:
+        """No root will be read any more."""
+        return not self._readers or (self.draining and self._catch_up <= 0)
+
+    def catch_up(self) -> None:
+        """This task takes the place of one that died, and a drain must not end before it has got as far.
+
+        It cannot know how far that was, but in no split further than the span allows, and no further than what can be
+        read now: so one or the other will do.
+        """
+        self._catch_up = self.ledger.room * len(self._readers)
+
+    @property
+    def ready_ns(self) -> int | None:
+        """When it is worth reading; None while there is nothing to read or no room for it."""
+        if not self._started or self.exhausted or self._again or self.ledger.room <= 0:
+            return None
+        return min(reader.ready_ns for _, reader in self._readers)
+
+    def read(self, limit: int) -> int:
+        """Read up to ``limit`` roots, over all splits in turn, and emit them. Returns how many."""
+        taken = 0
+        if self.draining:
+            limit = min(limit, self._catch_up)
+        for _ in range(len(self._readers)):
+            now_ns = self.clock()
+            split, reader = self._readers[0]
+            records = reader.poll(min(limit - taken, self.ledger.room), now_ns)
+            for offset, due_ns, value in records:
+                self._emit(self.ledger.admit(split, offset, value, due_ns or now_ns), now_ns)
+            taken += len(records)
+            if reader.done:
+                self._readers.popleft()
+                reader.close()
+            else:
+                self._readers.rotate(-1)
+            if taken >= limit or self.ledger.room <= 0:
+                break
+        self._catch_up = self._catch_up - taken if taken else 0
+        self.wiring.counters.received += taken
+        return taken
+
+    def _emit(self, root: Root, now_ns: int) -> None:
+        emission = self.ledger.emit(root, now_ns)
+        parents = [root_lineage(self._salts[root.split], root.offset)] if self._lineages else None
+        ids = self.wiring.send(emission, root.split, root.offset, [root.value], parents, None)
+        self.ledger.arm(emission, ids, now_ns)
+
+    def apply(self, both: Fold, complete: Fold, durable: Fold) -> None:
+        """Acks have arrived."""
+        now_ns = self.clock()
+        if both:
+            self.ledger.apply_both(both, now_ns)
+        if complete:
+            self.ledger.apply_complete(complete, now_ns)
+        if durable:
+            self.ledger.apply_durable(durable, now_ns)
+
+    # -- emitting again
+
+    def handle(self, message: ToWorker) -> None:
+        super().handle(message)
+        match message:
+            case Recover():
+                self._started = True
+                self._again = deque(self.ledger.unfinished())
+            case Committed():
+                for split, offset in message.offsets.items():
+                    self.ledger.committed(split, offset)
+            case Drain():
+                self.draining = True
+
+    def check_overdue(self, now_ns: int) -> int:
+        """The backstop, for losses that nobody reported. Returns how many roots will be emitted again."""
+        if not self._again and self._started:
+            self._again = deque(self.ledger.overdue(now_ns))
+        return len(self._again)
+
+    @property
+    def runnable(self) -> bool:
+        return bool(self._again)
+
+    def run(self, budget_ns: int) -> None:
+        """Emit again what recovery wants."""
+        end_ns = self.clock() + budget_ns
+        while self._again:
+            root = self._again.popleft()
+            if not root.durable:
+                self._emit(root, self.clock())
+            if self.clock() >= end_ns:
+                return
+
+    # -- telling the coordinator
+
+    @property
+    def settled(self) -> bool:
+        """It will read no more, and all it has read is durable and committed."""
+        return self._started and self.exhausted and self.ledger.settled
+
+    @property
+    def wants_commit(self) -> bool:
+        """It can go no further, and what it waits for are commits."""
+        return (self.exhausted or self.ledger.room <= 0) and self.ledger.waits_for_commit
+
+    @property
+    def stuck(self) -> bool:
+        """It could read on at once if its prefix were committed."""
+        return self.ledger.moved and (self.exhausted or self.ledger.room <= 0)
+
+    def reports(self, worker: int, epoch: int, fingerprint: Callable[[Any], bytes | None]) -> list[FromWorker]:
+        """What the coordinator should hear: prefixes that moved since it was asked, or long ago, and a new state."""
+        messages: list[FromWorker] = []
+        now_ns = self.clock()
+        moved = self.ledger.uncommitted()
+        offsets = {split: offset for split, (offset, _) in moved.items()}
+        if moved and (offsets != self._asked or now_ns - self._asked_ns > ASK_AGAIN_NS):
+            self._asked, self._asked_ns = offsets, now_ns
+            positions = {split: Position(offset, fingerprint(value)) for split, (offset, value) in moved.items()}
+            messages.append(Prefixes(worker, epoch, positions))
+        state = (self.settled, self.wants_commit)
+        if state != self._told:
+            self._told = state
+            messages.append(SourceReport(worker, epoch, self.number, *state))
+        return messages

@@ -1,0 +1,241 @@
+"""Sending: what a task has left in its lanes and ack folds goes to the tasks beside it, or over links to others."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from tailrace.core.acks import AckFold
+from tailrace.core.messages import Member
+from tailrace.core.router import Bundle, Lane
+from tailrace.core.sourcetask import SourceTask
+from tailrace.core.task import Task
+from tailrace.errors import ProtocolError
+from tailrace.runtime.links import OutLink
+from tailrace.runtime.wire import ACKS, BUNDLES, encode, encode_folds
+
+if TYPE_CHECKING:
+    from tailrace.runtime.runner import Runner
+    from tailrace.runtime.taskhost import TaskHost
+
+LANE_BUNDLES = 256
+"""Bundles that may wait to leave a task on one lane. Beyond, the task is held back."""
+
+LANE_BYTES = 1 << 20
+"""The same in bytes, as far as the size of a bundle can be told from those before it."""
+
+FIRST_GUESS = 64 << 10
+"""Bytes in a bundle, while none has been seen: few large tuples are worse than a slow first millisecond."""
+
+
+class Neighbours(Protocol):
+    """What a sender needs to know of its worker."""
+
+    def host_of(self, task: int) -> TaskHost | None:
+        """The host of a task's unit, if it lives in this worker."""
+        ...
+
+    def home_of(self, task: int) -> int: ...
+
+    def member(self, worker: int) -> Member | None: ...
+
+    def connect(self, link: OutLink, member: Member, done: Callable[[socket.socket | None], None]) -> None:
+        """Make a connection in the background."""
+        ...
+
+    def lost_link(self) -> None: ...
+
+
+class Sender:
+    """Sends for one unit. Used by the thread that runs it."""
+
+    def __init__(self, task: Task, neighbours: Neighbours, post: Callable[[Callable[[], None]], None]) -> None:
+        self._task = task
+        self._near = neighbours
+        self._post = post  # to the thread that runs the unit
+        self._links: dict[tuple[str, int], OutLink] = {}
+        self._runner: Runner | None = None
+        self._bundle_bytes = FIRST_GUESS
+
+    @property
+    def limit(self) -> int:
+        """How many bundles may wait on one lane."""
+        return max(1, min(LANE_BUNDLES, LANE_BYTES // self._bundle_bytes))
+
+    def moved_to(self, runner: Runner | None) -> None:
+        for link in self._links.values():
+            if runner is None:
+                link.unwatch()
+            else:
+                link.watch(runner)
+        self._runner = runner
+
+    def flush(self) -> bool:
+        """Send what can be sent. True if so much is left that the task must wait."""
+        held_back = False
+        limit = self.limit
+        for lane in self._task.lanes:
+            if lane.bundles:
+                self._flush_lane(lane)
+                held_back = held_back or len(lane.bundles) >= limit
+        for owner, fold in self._task.acks.items():
+            if fold:
+                self._flush_acks(owner, fold)
+        return held_back
+
+    @property
+    def waits_for_connection(self) -> bool:
+        """Whether something cannot leave for want of a connection. What waits for a socket is woken by it."""
+        return any(not link.open for link in self._links.values()) and (
+            any(lane.bundles for lane in self._task.lanes) or any(self._task.acks.values())
+        )
+
+    # -- bundles
+
+    def _flush_lane(self, lane: Lane) -> None:
+        near = self._near.host_of(lane.target)
+        if near is not None:
+            self._hand_over(near, lane)
+            return
+        link = self._link("bundles", lane.target)
+        while link.ready and lane.bundles:
+            limit = self.limit
+            if len(lane.bundles) <= limit:
+                bundles = lane.take()
+            else:
+                bundles, lane.bundles = lane.bundles[:limit], lane.bundles[limit:]
+            self._send_bundles(link, lane, bundles)
+
+    def _hand_over(self, near: TaskHost, lane: Lane) -> None:
+        if near.full:
+            assert self._runner is not None
+            near.waiting.add(self._runner)
+            if near.full:  # still: it will wake us. If not, it may have looked before we were on its list.
+                return
+        self._bundle_bytes = near.bundle_bytes = (self._bundle_bytes + _weigh(lane.bundles[-1])) // 2 + 1
+        near.task.queue.extend(lane.take())
+        if near.runner is not self._runner:
+            near.wake()
+
+    def _send_bundles(self, link: OutLink, lane: Lane, bundles: list[Bundle]) -> None:
+        try:
+            payload = encode(bundles)
+        except Exception as error:
+            bundles = self._sendable(lane, bundles, error)
+            if not bundles:
+                return
+            payload = encode(bundles)
+        self._bundle_bytes = (self._bundle_bytes + len(payload) // len(bundles)) // 2 + 1
+        try:
+            link.send(BUNDLES, payload)
+        except ProtocolError as error:
+            self._send_in_halves(link, lane, bundles, error)
+
+    def _sendable(self, lane: Lane, bundles: list[Bundle], error: Exception) -> list[Bundle]:
+        """What is left without the tuples that cannot be pickled; the operator's ``on_error`` decides about those."""
+        kept: list[Bundle] = []
+        whole = 0
+        for bundle in bundles:
+            emission, split, offset, ack, lineages, values = bundle
+            causes = [_why_not(value) for value in values]
+            if not any(causes):
+                kept.append(bundle)
+                whole += 1
+                continue
+            for position, cause in enumerate(causes):
+                if cause is not None:
+                    self._task.unsendable(lane.edge, bundle, position, cause)
+            good = [position for position, cause in enumerate(causes) if cause is None]
+            if good:
+                named = None if lineages is None else [lineages[position] for position in good]
+                kept.append((emission, split, offset, ack, named, [values[position] for position in good]))
+            else:
+                self._task.acknowledge(emission, split, ack)
+        if whole == len(bundles):  # each can be sent, but not together: nothing that we could explain
+            raise error
+        return kept
+
+    def _send_in_halves(self, link: OutLink, lane: Lane, bundles: list[Bundle], error: ProtocolError) -> None:
+        if len(bundles) > 1:
+            half = len(bundles) // 2
+            lane.bundles = bundles[half:] + lane.bundles
+            self._send_bundles(link, lane, bundles[:half])
+            return
+        emission, split, _, ack, _, values = bundles[0]
+        for position in range(len(values)):
+            self._task.unsendable(lane.edge, bundles[0], position, error)
+        self._task.acknowledge(emission, split, ack)
+
+    # -- acks
+
+    def _flush_acks(self, owner: int, fold: AckFold) -> None:
+        near = self._near.host_of(owner)
+        if near is None:
+            link = self._link("acks", owner)
+            if link.ready:
+                link.send(ACKS, encode_folds(fold.take()))
+        elif near.runner is self._runner:
+            near.apply(*fold.take())
+        else:
+            folds = fold.take()
+            near.post(lambda: near.apply(*folds))
+
+    # -- links
+
+    def _link(self, kind: str, target: int) -> OutLink:
+        link = self._links.get((kind, target))
+        if link is None:
+            home = self._near.home_of(target)
+            link = self._links[kind, target] = OutLink(kind, target, home, self._near.lost_link)
+        if link.member is not None and link.member != self._near.member(link.worker):
+            link.close()  # what we would send now would be lost, and nobody might notice
+        if not link.open and link.member is None:
+            self._connect(link)
+        return link
+
+    def _connect(self, link: OutLink) -> None:
+        member = self._near.member(link.worker)
+        if member is None:
+            return  # nobody is there: news of a new membership will wake us
+        link.member = member
+        self._near.connect(
+            link, member, lambda connection: self._post(lambda: self._connected(link, member, connection))
+        )
+
+    def _connected(self, link: OutLink, member: Member, connection: socket.socket | None) -> None:
+        if link.member != member:
+            if connection is not None:
+                connection.close()
+        elif connection is None:
+            link.member = None  # tried again at the next flush
+        else:
+            assert self._runner is not None
+            link.attach(connection, self._runner)
+
+    def relink(self, workers: frozenset[int]) -> None:
+        """These workers have been replaced: drop links with them, and connect before the first tuple needs it."""
+        for link in self._links.values():
+            if link.worker in workers:
+                link.close()
+        targets = [("bundles", lane.target) for lane in self._task.lanes]
+        if not isinstance(self._task, SourceTask) or self._task.sinks:
+            targets += [("acks", owner) for owner in self._task.acks]
+        for kind, target in targets:
+            if self._near.host_of(target) is None:
+                self._link(kind, target)
+
+
+def _weigh(bundle: Bundle) -> int:
+    """About how many bytes a bundle holds, looking no deeper than its values."""
+    return sum(map(sys.getsizeof, bundle[5]))
+
+
+def _why_not(value: object) -> Exception | None:
+    """Why a value cannot be sent; None if it can."""
+    try:
+        encode(value)
+    except Exception as error:
+        return error
+    return None

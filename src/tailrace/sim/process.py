@@ -1,0 +1,274 @@
+"""A simulated process: one epoch of a worker, which may be stopped, cut off or killed at any moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tailrace.clock import MILLISECOND_NS
+from tailrace.connector import SplitStart, Writer
+from tailrace.core.acks import Fold
+from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.membership import ACCEPT_AFTER_LOSS, REFUSE, LinkSequence
+from tailrace.core.messages import (
+    Alive,
+    Assign,
+    FromWorker,
+    LinkLost,
+    Recover,
+    Registered,
+    ToWorker,
+)
+from tailrace.core.opentask import BatchTask
+from tailrace.core.router import Bundle
+from tailrace.core.sourcetask import SourceTask
+from tailrace.core.stage import CommitSinkStage
+from tailrace.core.task import Task
+from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
+from tailrace.errors import Fenced
+from tailrace.sim.store import StoreWriter
+from tailrace.topology import Role
+
+if TYPE_CHECKING:
+    from tailrace.sim.cluster import Cluster
+
+MS = MILLISECOND_NS
+
+Link = tuple[int, int, int, int]
+"""(sending worker, its epoch, sending task, receiving task); receiving task -1 - n for acks to task n."""
+
+
+class SimWorker:
+    """One process: an epoch of a worker."""
+
+    def __init__(self, cluster: Cluster, worker: int, epoch: int) -> None:
+        self.cluster = cluster
+        self.core = Worker(worker, epoch)
+        self.worker = worker
+        self.epoch = epoch
+        self.alive = True
+        self.opened_ns = 0
+        self.stopped_until_ns = 0  # as after SIGSTOP
+        self.cut_off_until_ns = 0  # cannot reach the coordinator
+        self.commit_every_ms = cluster.rng.choice([10, 30, 100])  # at most; less if the coordinator says so
+        self.lag_ns = cluster.rng.choice([1, 1, 1, 15]) * MS  # to and from the coordinator
+        self.tasks: dict[int, Task] = {}
+        self.coordinator = cluster.coordinator  # the one that started it, which may have crashed since
+        self.numbers: dict[tuple[int, int, int], int] = {}  # (sending task, target, its epoch) -> last frame number
+        self.sequences: dict[Link, LinkSequence] = {}
+        self.scheduled: set[int] = set()
+
+    # -- being alive
+
+    def guarded(self, action: Callable[[], None]) -> Callable[[], None]:
+        """What this process does, if it is still there, and when it is not stopped."""
+
+        def act() -> None:
+            if not self.alive:
+                return
+            if self.cluster.engine.now_ns < self.stopped_until_ns:
+                self.cluster.engine.after(self.stopped_until_ns - self.cluster.engine.now_ns, act)
+                return
+            action()
+
+        return act
+
+    def start(self) -> None:
+        self.tell(Registered(self.worker, self.epoch, ("sim", self.worker), self.epoch, "sim"))
+        self.cluster.engine.after(20 * MS, self.guarded(self.beat))
+
+    def beat(self) -> None:
+        self.tell(Alive(self.worker, self.epoch))
+        for task in self.tasks.values():
+            if isinstance(task, SourceTask):
+                if not task.runnable and task.check_overdue(self.cluster.engine.now_ns):
+                    self.cluster.observer.overdue(self, task)
+                self.wake(task)
+        self.cluster.engine.after(20 * MS, self.guarded(self.beat))
+
+    def tell(self, message: FromWorker) -> None:
+        self.cluster.to_coordinator(self.coordinator, message, self.lag_ns + self.cut_off_ns)
+
+    @property
+    def cut_off_ns(self) -> int:
+        """For how long nothing passes between this process and the coordinator. TCP delivers it all afterwards."""
+        return max(0, self.cut_off_until_ns - self.cluster.engine.now_ns)
+
+    def hear(self, message: ToWorker) -> None:
+        self.follow(self.core.handle(message))
+
+    def follow(self, commands: list[WorkerCommand]) -> None:
+        for command in commands:
+            match command:
+                case OpenTasks():
+                    try:
+                        self.open(command.assign)
+                    except Fenced:
+                        self.die("fenced")
+                    else:
+                        self.follow(self.core.opened())
+                case CloseLinks():
+                    counts = self.core.membership.counts  # a new epoch's frames may have come before the news of it
+                    self.sequences = {link: seq for link, seq in self.sequences.items() if counts(link[0], link[1])}
+                case TellTasks():
+                    for task in self.tasks.values():
+                        self.on_task(task, partial(task.handle, command.message))
+                        if isinstance(task, SourceTask):
+                            self.wake(task)
+                            if isinstance(command.message, Recover):
+                                self.cluster.observer.recovering(self, task)
+                case Reply():
+                    self.tell(command.message)
+                case Exit():
+                    self.die("left")
+
+    def die(self, why: str) -> None:
+        if self.alive:
+            self.alive = False
+            self.cluster.tally.zombies_refused += why == "fenced"
+            self.cluster.disturbed(self.cluster.engine.now_ns)
+            self.cluster.engine.after(self.cluster.delay(), lambda: self.cluster.exited(self, why))
+
+    def crash(self) -> None:
+        raise Crash
+
+    # -- tasks
+
+    def open(self, assign: Assign) -> None:
+        cluster, plan = self.cluster, self.cluster.plan
+        self.opened_ns = cluster.engine.now_ns
+        around = Surroundings(plan, self.worker, self.epoch, cluster.ledger_limits, cluster.engine.clock, cluster.rng)
+        for leader, members in plan.units(self.worker):
+            functions: dict[int, Any] = {}
+            writers: dict[int, Writer] = {}
+            for number in members:
+                operator = plan.operators[plan.operator_of[number]]
+                if operator.operator.role is Role.SINK:
+                    writers[number] = self.writer(operator.name, plan.task_index(number))
+                else:
+                    functions[number] = operator.operator.body
+            readers = {
+                split.index: plan.operators[split.source].operator.body.open(
+                    SplitStart(split.name, assign.starts[split.index].offset)
+                )
+                for split in plan.splits_of(leader)
+            }
+            task = assemble(leader, Bodies(functions, writers, readers, assign.starts), around)
+            if isinstance(task, SourceTask):
+                task.draining = assign.draining
+                if assign.replaces:
+                    task.catch_up()
+            self.tasks[leader] = task
+            self.wake(task)
+            if task.sinks:
+                cluster.engine.after(cluster.delay(), self.guarded(lambda task=task: self.commit(task)))  # type: ignore[misc]
+
+    def writer(self, sink: str, task: int) -> Writer:
+        return StoreWriter(self.cluster.store, sink, task, self.epoch, self.cluster.maybe_crash(self))
+
+    def commit(self, task: Task) -> None:
+        self.on_task(task, partial(commit_and_prune, task.sinks))
+        every = self.cluster.rng.randrange(1, self.commit_every_ms) * MS
+        self.cluster.engine.after(every, self.guarded(lambda: self.commit(task)))
+
+    def wake(self, task: Task) -> None:
+        if task.number not in self.scheduled:
+            self.scheduled.add(task.number)
+            self.cluster.engine.after(self.cluster.delay(), self.guarded(lambda: self.step(task)))
+
+    def step(self, task: Task) -> None:
+        self.scheduled.discard(task.number)
+        rng = self.cluster.rng
+
+        def work() -> None:
+            for _ in range(rng.randrange(1, 4)):
+                if task.runnable:
+                    task.run(0)
+                elif isinstance(task, SourceTask) and task.ready_ns is not None:
+                    task.read(rng.randrange(1, 5))
+
+        self.on_task(task, work)
+        if task.runnable or wants_time(task):
+            self.wake(task)
+
+    def on_task(self, task: Task, work: Callable[[], Any]) -> None:
+        """Let a task do something, then carry out what follows from it. This is where processes die."""
+        try:
+            work()
+        except Crash:
+            self.die("crashed between commit and ack")
+            return
+        except Fenced:
+            self.die("fenced")
+            return
+        self.empty(task)
+
+    def empty(self, task: Task) -> None:
+        for lane in task.lanes:
+            if lane.bundles:
+                self.send(task.number, lane.target, lane.target, lane.take())
+        for owner, fold in task.acks.items():
+            if fold.both or fold.complete or fold.durable:
+                self.send(task.number, -1 - owner, owner, fold.take())
+        if isinstance(task, SourceTask):
+            for message in task.reports(self.worker, self.epoch, lambda value: None):
+                self.tell(message)
+        self.cluster.observer.acted(self, task)
+
+    # -- frames
+
+    def send(self, sender: int, target: int, receiver: int, payload: Any) -> None:
+        member = self.core.membership.member(self.cluster.plan.home[receiver])
+        if member is None:
+            return  # there is nobody to send to: the same as a frame that is lost
+        place = (sender, target, member.epoch)
+        number = self.numbers[place] = self.numbers.get(place, 0) + 1
+        link = (self.worker, self.epoch, sender, target)
+        self.cluster.transmit(link, member.epoch, number, receiver, payload)
+
+    def receive(self, link: Link, to_epoch: int, number: int, receiver: int, payload: Any) -> None:
+        membership = self.core.membership
+        if not membership.counts(link[0], link[1]):
+            self.cluster.tally.zombies_refused += 1
+            return
+        if to_epoch != self.epoch or self.core.life is not Life.RUNNING:
+            return
+        verdict = self.sequences.setdefault(link, LinkSequence()).check(number)
+        if verdict == REFUSE:
+            self.cluster.tally.copies_refused += 1
+            return
+        if verdict == ACCEPT_AFTER_LOSS:
+            self.tell(LinkLost(self.worker, self.epoch))
+        self.cluster.observer.admitted(self, link, number)
+        task = self.tasks.get(self.cluster.plan.unit_of[receiver])
+        if task is None:
+            return
+        if link[3] < 0:
+            self.on_acks(task, payload)
+        else:
+            bundles: list[Bundle] = payload
+            task.receive(bundles)
+        self.wake(task)
+
+    def on_acks(self, task: Task, folds: tuple[Fold, Fold, Fold]) -> None:
+        assert isinstance(task, SourceTask)
+        self.on_task(task, lambda: task.apply(*folds))
+
+
+def commit_and_prune(sinks: list[CommitSinkStage]) -> None:
+    """A log prunes itself when it has doubled. Here it does so at once, so that what it must not forget shows."""
+    for sink in sinks:
+        sink.commit()
+        sink.log._prune()
+
+
+def wants_time(task: Task) -> bool:
+    """Whether a task has something to do soon that no message will wake it for."""
+    if isinstance(task, SourceTask):
+        return task.ready_ns is not None
+    return isinstance(task, BatchTask) and task.deadline_ns > 0
+
+
+class Crash(Exception):
+    """The process dies here."""

@@ -1,0 +1,372 @@
+"""The coordinator, event by event: what it orders, and what it refuses to hear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tailrace.core.coordinator import Coordinator, CoordinatorLimits, Phase, WorkerState
+from tailrace.core.messages import (
+    Abandon,
+    Alive,
+    Applied,
+    Assign,
+    Command,
+    Committed,
+    Drain,
+    Failed,
+    Finish,
+    Flush,
+    Leave,
+    LinkLost,
+    Members,
+    Persist,
+    Position,
+    Prefixes,
+    Ready,
+    Recover,
+    Registered,
+    Send,
+    SourceReport,
+    StartWorker,
+)
+from tailrace.errors import WorkerLost, WorkersMissing
+
+LIMITS = CoordinatorLimits(
+    heartbeat_timeout_ns=2_000_000_000,
+    start_timeout_ns=9_000_000_000,
+    settle_ns=50,
+    flush_every_ns=1_000,
+    leave_timeout_ns=5_000,
+    max_deaths=2,
+)
+
+
+class Run:
+    """A coordinator of two workers; a source task 0 on worker 0, and 1 on worker 1."""
+
+    def __init__(self) -> None:
+        positions = {0: Position(0, None), 1: Position(7, b"x")}
+        self.coordinator = Coordinator(2, [0, 1], {0: 0, 1: 1}, positions, LIMITS)
+        self.now_ns = 100
+
+    def start(self) -> list[Command]:
+        return self.coordinator.start(self.now_ns)
+
+    def epoch(self, worker: int) -> int:
+        return self.coordinator.epoch_of(worker)
+
+    def say(self, kind: Any, worker: int, *fields: Any) -> list[Command]:
+        commands = self.coordinator.handle(kind(worker, self.epoch(worker), *fields), self.now_ns)
+        self.coordinator.validate()
+        return commands
+
+    def register(self, worker: int) -> list[Command]:
+        return self.say(Registered, worker, ("host", 4000 + worker), 1, "host")
+
+    def apply(self, worker: int) -> list[Command]:
+        return self.say(Applied, worker, self.coordinator._version)
+
+    def running(self) -> Run:
+        self.start()
+        for worker in (0, 1):
+            self.register(worker)
+            self.say(Ready, worker)
+        for worker in (0, 1):
+            self.apply(worker)
+        assert self.coordinator.phase is Phase.RUNNING
+        return self
+
+    def tick(self, after_ns: int) -> list[Command]:
+        self.now_ns += after_ns
+        return self.coordinator.tick(self.now_ns)
+
+    def replace(self, worker: int) -> list[Command]:
+        """Let a worker die and its successor come up, as far as the last word that recovery waits for."""
+        self.coordinator.exited(worker, self.epoch(worker), "gone", self.now_ns)
+        self.register(worker)
+        self.say(Ready, worker)
+        self.apply(1 - worker)
+        return self.apply(worker)
+
+
+@pytest.fixture
+def run() -> Run:
+    return Run()
+
+
+def sent(commands: list[Command], kind: type) -> list[int]:
+    """The workers that a message of this kind goes to."""
+    return [command.worker for command in commands if isinstance(command, Send) and isinstance(command.message, kind)]
+
+
+def message(commands: list[Command], kind: type) -> Any:
+    return next(c.message for c in commands if isinstance(c, Send) and isinstance(c.message, kind))
+
+
+# -- the start
+
+
+def test_a_run_starts_when_all_act_on_one_membership(run: Run) -> None:
+    assert run.start() == [StartWorker(0, 1), StartWorker(1, 2)]
+    positions = {0: Position(0, None), 1: Position(7, b"x")}
+    assert run.register(0) == [Send(0, 1, Assign(positions, False, replaces=False))]
+    alone = message(run.say(Ready, 0), Members)
+    assert set(alone.members) == {0} and alone.epochs == {0: 1, 1: 2}
+    assert run.apply(0) == []
+    run.register(1)
+    assert sent(run.say(Ready, 1), Members) == [0, 1]
+    assert run.apply(1) == [] and run.coordinator.phase is Phase.STARTING
+    assert sent(run.apply(0), Recover) == [0, 1]
+    assert run.coordinator.phase is Phase.RUNNING and run.coordinator.recoveries == 0
+
+
+def test_epochs_go_on_from_those_of_an_earlier_run() -> None:
+    coordinator = Coordinator(2, [], {}, {}, LIMITS, first_epoch=41)
+    assert coordinator.start(0) == [StartWorker(0, 41), StartWorker(1, 42)]
+
+
+def test_workers_that_do_not_come_up_in_time(run: Run) -> None:
+    run.start()
+    run.register(0)
+    run.now_ns += LIMITS.start_timeout_ns
+    run.say(Alive, 0)
+    assert run.tick(0) == []
+    run.tick(1)
+    assert isinstance(run.coordinator.error, WorkersMissing)
+    text = "1 of 2 workers started: worker 1: it did not start in time; are there enough free slots?"
+    assert str(run.coordinator.error) == text and run.coordinator.phase is Phase.LEAVING
+
+
+def test_a_process_that_dies_before_it_registers_fails_the_start(run: Run) -> None:
+    run.start()
+    commands = run.coordinator.exited(1, 2, "exit code 3", run.now_ns)
+    error = run.coordinator.error
+    assert str(error) == "0 of 2 workers started: worker 1: exit code 3; does its environment have tailrace?"
+    assert commands[-1] == Finish(error)
+    assert [c for c in commands if isinstance(c, Abandon)] == [
+        Abandon(0, 1, "the run has failed"),
+        Abandon(1, 2, "the run has failed"),
+    ]
+
+
+def test_a_worker_that_dies_while_it_opens_is_started_anew(run: Run) -> None:
+    run.start()
+    run.register(1)
+    commands = run.coordinator.exited(1, 2, "segfault", run.now_ns)
+    assert commands == [Abandon(1, 2, "segfault"), StartWorker(1, 3)]
+    assert run.coordinator.phase is Phase.STARTING and run.coordinator.error is None
+
+
+# -- deaths
+
+
+def test_a_death_is_told_and_the_worker_replaced(run: Run) -> None:
+    run.running()
+    commands = run.coordinator.exited(1, 2, "killed", run.now_ns)
+    assert commands[:2] == [Abandon(1, 2, "killed"), StartWorker(1, 3)]
+    news = message(commands, Members)
+    assert sent(commands, Members) == [0] and set(news.members) == {0} and news.epochs == {0: 1, 1: 3}
+    assert run.coordinator.restarts_of(1) == 1
+
+
+def test_recovery_waits_until_all_act_on_the_new_membership(run: Run) -> None:
+    run.running()
+    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    assert run.apply(0) == [] and run.tick(10) == []
+    run.register(1)
+    run.say(Ready, 1)
+    assert run.apply(1) == [] and run.tick(10) == []
+    assert sent(run.apply(0), Recover) == [0, 1]
+    assert run.coordinator.recoveries == 1
+    assert run.apply(0) == [] and run.tick(10) == []  # once
+
+
+def test_an_answer_to_an_older_membership_is_not_enough(run: Run) -> None:
+    run.running()
+    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    old = run.coordinator._version
+    run.register(1)
+    run.say(Ready, 1)
+    run.apply(1)
+    assert run.say(Applied, 0, old) == [] and run.tick(10) == []
+
+
+def test_silence_is_death(run: Run) -> None:
+    run.running()
+    run.now_ns += LIMITS.heartbeat_timeout_ns
+    run.say(Alive, 0)
+    commands = run.tick(1)
+    assert commands[:2] == [Abandon(1, 2, "no sign of life for 2 s"), StartWorker(1, 3)]
+    assert run.coordinator.state_of(0) is WorkerState.READY
+    assert run.coordinator.state_of(1) is WorkerState.STARTING
+
+
+def test_a_zombie_is_not_heard_but_sent_away(run: Run) -> None:
+    run.running()
+    run.coordinator.exited(1, 2, "cut off", run.now_ns)
+    for zombie in (Alive(1, 2), Ready(1, 2), Prefixes(1, 2, {1: Position(50, None)}), Failed(1, 2, ValueError())):
+        (command,) = run.coordinator.handle(zombie, run.now_ns)
+        assert command == Send(1, 2, Leave("another process has taken this worker's place"))
+    assert run.coordinator.positions[1].offset == 7 and run.coordinator.error is None
+    assert run.coordinator.state_of(1) is WorkerState.STARTING
+
+
+def test_the_exit_of_an_epoch_that_was_buried_is_no_second_death(run: Run) -> None:
+    run.running()
+    run.coordinator.exited(1, 2, "cut off", run.now_ns)
+    assert run.coordinator.exited(1, 2, "now really", run.now_ns) == []
+    assert run.epoch(1) == 3
+
+
+def test_a_source_that_died_is_not_settled_any_more(run: Run) -> None:
+    run.running()
+    run.say(SourceReport, 1, 1, True, False)
+    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    assert run.say(SourceReport, 0, 0, True, False) == []
+    assert run.coordinator.phase is Phase.RUNNING
+
+
+def test_a_worker_that_keeps_dying_ends_the_run(run: Run) -> None:
+    run.running()
+    for _ in range(LIMITS.max_deaths):
+        run.replace(1)
+    assert run.coordinator.phase is Phase.RUNNING
+    commands = run.coordinator.exited(1, run.epoch(1), "exit code 9", run.now_ns)
+    text = "a worker keeps dying: worker=1 deaths=3 last='exit code 9'; does a tuple crash it?"
+    assert isinstance(run.coordinator.error, WorkerLost) and str(run.coordinator.error) == text
+    assert sent(commands, Leave) == [0] and not any(isinstance(command, StartWorker) for command in commands)
+
+
+def test_progress_forgives_deaths(run: Run) -> None:
+    run.running()
+    for offset in range(1, 4 * LIMITS.max_deaths):
+        run.replace(1)
+        run.say(Prefixes, 0, {0: Position(offset, None)})
+    assert run.coordinator.phase is Phase.RUNNING and run.coordinator.restarts_of(1) == 4 * LIMITS.max_deaths - 1
+
+
+# -- lost links
+
+
+def test_a_lost_link_is_followed_by_a_recovery_after_a_while(run: Run) -> None:
+    run.running()
+    assert run.say(LinkLost, 0) == []
+    assert run.tick(LIMITS.settle_ns - 1) == []
+    assert sent(run.tick(1), Recover) == [0, 1]
+    assert run.coordinator.recoveries == 1
+
+
+def test_many_lost_links_make_one_recovery(run: Run) -> None:
+    run.running()
+    for _ in range(10):
+        run.say(LinkLost, 0)
+        run.say(LinkLost, 1)
+        run.now_ns += 3
+    assert sent(run.tick(LIMITS.settle_ns), Recover) == [0, 1]
+    assert run.tick(10 * LIMITS.settle_ns) == [] and run.coordinator.recoveries == 1
+
+
+def test_a_link_lost_by_a_death_needs_no_recovery_of_its_own(run: Run) -> None:
+    run.running()
+    run.say(LinkLost, 0)
+    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    assert run.tick(LIMITS.settle_ns) == []
+    run.register(1)
+    run.say(Ready, 1)
+    run.apply(0)
+    assert sent(run.apply(1), Recover) == [0, 1] and run.coordinator.recoveries == 1
+
+
+# -- prefixes
+
+
+def test_a_prefix_is_stored_before_anybody_hears_of_it(run: Run) -> None:
+    run.running()
+    commands = run.say(Prefixes, 0, {0: Position(3, b"c")})
+    stored = {0: Position(3, b"c"), 1: Position(7, b"x")}
+    news = Committed({0: 3})
+    assert commands == [Persist(stored), Send(0, 1, news), Send(1, 2, news)]
+
+
+def test_a_prefix_does_not_move_back_but_the_ledger_gets_its_answer(run: Run) -> None:
+    run.running()
+    assert run.say(Prefixes, 1, {1: Position(5, None)}) == [Send(1, 2, Committed({1: 7}))]
+    assert run.coordinator.positions[1] == Position(7, b"x")
+
+
+def test_a_successor_begins_where_the_prefix_is(run: Run) -> None:
+    run.running()
+    run.say(Prefixes, 1, {1: Position(9, b"z")})
+    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    assert message(run.register(1), Assign).starts[1] == Position(9, b"z")
+
+
+def test_sinks_are_asked_to_commit_when_a_source_waits_for_it(run: Run) -> None:
+    run.running()
+    assert run.tick(LIMITS.flush_every_ns) == []
+    run.say(SourceReport, 0, 0, False, True)
+    assert sent(run.tick(LIMITS.flush_every_ns), Flush) == [0, 1]
+    assert run.tick(LIMITS.flush_every_ns - 1) == []
+    assert sent(run.tick(1), Flush) == [0, 1]
+    run.say(SourceReport, 0, 0, False, False)
+    assert run.tick(LIMITS.flush_every_ns) == []
+
+
+# -- the end
+
+
+def test_the_run_ends_when_all_sources_are_settled_and_all_workers_have_left(run: Run) -> None:
+    run.running()
+    assert run.say(SourceReport, 0, 0, True, False) == []
+    assert sent(run.say(SourceReport, 1, 1, True, False), Leave) == [0, 1]
+    assert run.coordinator.exited(0, 1, "left", run.now_ns) == []
+    assert run.coordinator.exited(1, 2, "left", run.now_ns) == [Finish(None)]
+    assert run.coordinator.phase is Phase.FINISHED and run.tick(10**10) == []
+
+
+def test_a_worker_that_does_not_leave_is_abandoned(run: Run) -> None:
+    run.running()
+    run.coordinator.fail(ValueError("no"), run.now_ns)
+    run.coordinator.exited(0, 1, "left", run.now_ns)
+    assert run.tick(LIMITS.leave_timeout_ns) == []
+    assert run.tick(1) == [Abandon(1, 2, "it did not leave in time"), Finish(run.coordinator.error)]
+
+
+def test_the_first_error_counts(run: Run) -> None:
+    run.running()
+    first, second = ValueError("first"), ValueError("second")
+    assert sent(run.say(Failed, 1, first), Leave) == [0, 1]
+    assert run.say(Failed, 0, second) == []
+    assert run.coordinator.error is first
+
+
+def test_a_worker_still_opening_is_told_to_leave_too(run: Run) -> None:
+    run.start()
+    run.register(0)
+    commands = run.coordinator.fail(ValueError("no"), run.now_ns)
+    assert sent(commands, Leave) == [0] and Abandon(1, 2, "the run has failed") in commands
+
+
+def test_draining_is_told_once(run: Run) -> None:
+    run.running()
+    assert sent(run.coordinator.drain(run.now_ns), Drain) == [0, 1]
+    assert run.coordinator.drain(run.now_ns) == []
+    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    assert message(run.register(1), Assign).draining
+
+
+def test_a_run_that_is_over_does_not_drain(run: Run) -> None:
+    run.running()
+    run.coordinator.fail(ValueError("no"), run.now_ns)
+    assert run.coordinator.drain(run.now_ns) == []
+
+
+def test_a_worker_that_was_opening_when_the_drain_began_hears_of_it(run: Run) -> None:
+    run.running()
+    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    heard = sent(run.register(1), Drain)
+    heard += sent(run.coordinator.drain(run.now_ns), Drain)
+    heard += sent(run.say(Ready, 1), Drain)
+    assert 1 in heard

@@ -1,0 +1,414 @@
+"""Tasks as state machines: bundles in; lanes and ack folds out."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import xor
+from random import Random
+from typing import Any
+
+import pytest
+
+from tailrace.clock import MILLISECOND_NS
+from tailrace.connector import SplitStart
+from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.ledger import LedgerLimits
+from tailrace.core.lineage import child_lineages
+from tailrace.core.messages import Committed, Drain, Position, Prefixes, Recover
+from tailrace.core.opentask import AsyncTask, BatchTask
+from tailrace.core.plan import Plan, make_plan
+from tailrace.core.sourcetask import ASK_AGAIN_NS, SourceTask
+from tailrace.core.task import PlainTask, Task
+from tailrace.errors import TaskError
+from tailrace.metrics.counters import TaskCounters
+from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.testing import ManualClock
+from tailrace.topology import Stream, Topology
+
+WAIT_MS = 5
+LEADER = 1  # the task after the only source task
+
+
+def surroundings(plan: Plan, clock: ManualClock) -> Surroundings:
+    return Surroundings(plan=plan, worker=0, epoch=1, limits=LedgerLimits(3, 1_000), clock=clock, rng=Random(1))
+
+
+class Kit:
+    """One task of the operator that a test declares, between a source and a committing sink."""
+
+    def __init__(self, operator: Any) -> None:
+        topology = Topology("t")
+        stream: Stream = operator(topology.source("s", SimSource("s", 5), tasks=1))
+        stream.sink("out", SimSink(), tasks=1)
+        self.clock = ManualClock(1)
+        self.plan: Plan = make_plan(topology, 1)
+        body = self.plan.operators[1].operator.body
+        around = surroundings(self.plan, self.clock)
+        self.task: Task = assemble(LEADER, Bodies({LEADER: body}, {}, {}, {0: Position(0, None)}), around)
+        self.salt = self.plan.edges[1].salt
+
+    def bundle(self, ack: int, values: list[Any], lineages: list[int]) -> None:
+        self.task.receive([(50, 0, 9, ack, lineages, values)])
+
+    @property
+    def counters(self) -> TaskCounters:
+        self.task.wiring.settle()  # type: ignore[attr-defined]
+        return self.task.counters[0]
+
+    def sent(self) -> list[tuple[Any, int]]:
+        found = []
+        for lane in self.task.lanes:
+            for *_, lineages, values in lane.bundles:
+                assert lineages is not None
+                found += zip(values, lineages, strict=True)
+        return found
+
+    def owed(self, *acks: int) -> int:
+        """What the ledger must hear if these bundles are done: their ids, and those of all that was sent."""
+        made = [bundle[3] for lane in self.task.lanes for bundle in lane.bundles]
+        return reduce(xor, (*acks, *made), 0)
+
+    @property
+    def told(self) -> int:
+        return self.task.acks[0].both.get(50, 0)
+
+
+def names(kit: Kit, parents: list[int], indices: list[int] | None = None) -> list[int]:
+    return child_lineages(parents, kit.salt, indices)
+
+
+# -- one by one
+
+
+def test_a_plain_task_acknowledges_a_bundle_with_its_children() -> None:
+    kit = Kit(lambda stream: stream.flat_map("f", lambda n: [n] * n, tasks=1))
+    assert isinstance(kit.task, PlainTask) and not kit.task.runnable
+    kit.bundle(1000, [2, 0], [7, 8])
+    kit.bundle(2000, [1], [9])
+    assert kit.task.runnable
+    kit.task.run(10)
+    assert kit.told == kit.owed(1000, 2000) and not kit.task.runnable
+    assert kit.sent() == list(zip([2, 2, 1], names(kit, [7, 7, 9], [0, 1, 0]), strict=True))
+
+
+def test_a_plain_task_stops_when_its_budget_is_used_up() -> None:
+    kit = Kit(lambda stream: stream.map("f", lambda n: n, tasks=1))
+    for ack in (1000, 2000):
+        kit.bundle(ack, [1], [7])
+    kit.task.run(0)
+    assert kit.told == kit.owed(1000) and len(kit.task.queue) == 1
+
+
+# -- batches
+
+
+def batches(**options: Any) -> Kit:
+    def double(values: list[int]) -> list[int]:
+        if 13 in values:
+            raise ValueError("thirteen")
+        return [value * 2 for value in values]
+
+    options = {"max_size": 3, "max_wait_ms": WAIT_MS, **options}
+    return Kit(lambda stream: _with_letters(stream.map_batch("b", double, tasks=1, **options)))
+
+
+def _with_letters(stream: Stream) -> Stream:
+    if stream.topology.operator("b").on_error.value == "dead_letter":
+        stream.dead_letters.sink("letters", SimSink(committing=False), tasks=1)
+    return stream
+
+
+def test_a_batch_runs_when_it_is_full() -> None:
+    kit = batches()
+    assert isinstance(kit.task, BatchTask)
+    kit.bundle(1000, [1, 2], [7, 8])
+    kit.task.run(0)
+    assert kit.sent() == [] and kit.told == 0 and not kit.task.runnable
+    kit.bundle(2000, [3, 4], [9, 10])
+    assert kit.task.runnable
+    kit.task.run(0)
+    assert kit.sent() == list(zip([2, 4, 6], names(kit, [7, 8, 9]), strict=True))
+    assert kit.told == kit.owed(1000)  # one tuple of the second bundle is still waiting
+    assert kit.counters.received == 3
+
+
+def test_a_batch_runs_when_its_time_has_come() -> None:
+    kit = batches()
+    kit.bundle(1000, [1], [7])
+    kit.task.run(0)
+    assert isinstance(kit.task, BatchTask) and kit.task.deadline_ns == 1 + WAIT_MS * MILLISECOND_NS
+    kit.clock.advance(WAIT_MS * MILLISECOND_NS - 1)
+    kit.task.run(0)
+    assert kit.sent() == [] and not kit.task.runnable
+    kit.clock.advance(1)
+    assert kit.task.runnable
+    kit.task.run(0)
+    assert [value for value, _ in kit.sent()] == [2] and kit.told == kit.owed(1000)
+    assert kit.task.deadline_ns == 0 and not kit.task.runnable
+
+
+def test_one_bad_tuple_does_not_spoil_its_batch() -> None:
+    kit = batches(on_error="skip")
+    kit.bundle(1000, [1, 13, 2], [7, 8, 9])
+    kit.task.run(0)
+    assert kit.sent() == list(zip([2, 4], names(kit, [7, 9]), strict=True))
+    assert kit.counters.skipped == 1 and kit.told == kit.owed(1000)
+
+
+def test_a_batch_that_may_not_be_repeated_is_given_up_as_a_whole() -> None:
+    kit = batches(on_error="skip", idempotent=False)
+    kit.bundle(1000, [1, 13, 2], [7, 8, 9])
+    kit.task.run(0)
+    assert kit.sent() == [] and kit.counters.skipped == 3 and kit.told == 1000
+
+
+def test_a_bad_tuple_of_a_batch_becomes_a_dead_letter() -> None:
+    kit = batches(on_error="dead_letter")
+    kit.bundle(1000, [1, 13, 2], [7, 8, 9])
+    kit.task.run(0)
+    letters = [
+        value for lane in kit.task.lanes for bundle in lane.bundles for value in bundle[5] if value not in (2, 4)
+    ]
+    assert [letter["value"] for letter in letters] == [13] and kit.told == kit.owed(1000)
+
+
+def test_a_batch_fails_the_run() -> None:
+    kit = batches()
+    kit.bundle(1000, [1, 13, 2], [7, 8, 9])
+    with pytest.raises(TaskError, match="thirteen"):
+        kit.task.run(0)
+
+
+def test_a_batch_function_must_return_as_many() -> None:
+    kit = Kit(lambda stream: stream.map_batch("b", lambda values: values[1:], max_size=2, tasks=1))
+    kit.bundle(1000, [1, 2], [7, 8])
+    with pytest.raises(
+        TaskError, match="must return as many results as it is given: given=2 returned=1; does the function drop"
+    ):
+        kit.task.run(0)
+
+
+def test_a_batch_function_may_yield() -> None:
+    kit = Kit(lambda stream: stream.map_batch("b", lambda values: (v + 1 for v in values), max_size=2, tasks=1))
+    kit.bundle(1000, [1, 2], [7, 8])
+    kit.task.run(0)
+    assert [value for value, _ in kit.sent()] == [2, 3]
+
+
+# -- coroutines
+
+
+async def coroutine(value: Any) -> Any:
+    return value
+
+
+def asynchronous(how: str, **options: Any) -> tuple[Kit, AsyncTask]:
+    kit = Kit(lambda stream: getattr(stream, how)("c", coroutine, tasks=1, **options))
+    assert isinstance(kit.task, AsyncTask) and kit.task.function is coroutine
+    return kit, kit.task
+
+
+def test_calls_may_end_in_any_order() -> None:
+    kit, task = asynchronous("map")
+    kit.bundle(1000, ["a", "b"], [7, 8])
+    kit.bundle(2000, ["c"], [9])
+    calls = [task.next_call() for _ in range(3)]
+    assert task.next_call() is None
+    a, b, c = (call for call in calls if call is not None)
+    task.finished(c, "C")
+    assert kit.told == kit.owed(2000)
+    task.finished(b, "B")
+    assert kit.told == kit.owed(2000)  # its bundle is not done, but what it sent is known
+    task.finished(a, "A")
+    assert kit.told == kit.owed(1000, 2000)
+    assert kit.sent() == list(zip("CBA", names(kit, [9, 8, 7]), strict=True))
+
+
+def test_an_asynchronous_filter_passes_the_tuple_on() -> None:
+    kit, task = asynchronous("filter")
+    kit.bundle(1000, ["a", "b"], [7, 8])
+    for answer in (False, "yes"):
+        call = task.next_call()
+        assert call is not None
+        task.finished(call, answer)
+    assert kit.sent() == [("b", names(kit, [8])[0])] and kit.told == kit.owed(1000)
+
+
+def test_an_asynchronous_flat_map_names_its_outputs_as_any_other() -> None:
+    kit, task = asynchronous("flat_map")
+    kit.bundle(1000, ["a", "b", "c"], [7, 8, 9])
+    for results in (["x", "y"], [], ("z",)):
+        call = task.next_call()
+        assert call is not None
+        task.finished(call, results)
+    assert kit.sent() == list(zip("xyz", names(kit, [7, 7, 9], [0, 1, 0]), strict=True))
+    assert kit.told == kit.owed(1000)
+
+
+def test_a_call_that_fails_closes_its_part_of_the_bundle() -> None:
+    kit, task = asynchronous("map", on_error="skip")
+    kit.bundle(1000, ["a"], [7])
+    call = task.next_call()
+    assert call is not None
+    call.started_ns = kit.clock()
+    kit.clock.advance(30)
+    task.failed(call, ValueError("no"))
+    assert kit.told == 1000 and kit.counters.skipped == 1 and kit.counters.busy_ns == 30
+
+
+def test_an_asynchronous_flat_map_that_returns_none_has_failed() -> None:
+    kit, task = asynchronous("flat_map", on_error="skip")
+    kit.bundle(1000, ["a"], [7])
+    call = task.next_call()
+    assert call is not None
+    task.finished(call, None)
+    assert kit.told == 1000 and kit.counters.skipped == 1
+
+
+# -- sources
+
+
+class SourceKit:
+    def __init__(self, roots: int = 5) -> None:
+        topology = Topology("t")
+        source = SimSource("s", roots)
+        stream = topology.source("s", source, tasks=1).map("m", lambda v: v, tasks=1)
+        stream.sink("out", SimSink(), tasks=1)
+        self.clock = ManualClock(1)
+        self.plan = make_plan(topology, 1)
+        around = surroundings(self.plan, self.clock)
+        readers = {0: source.open(SplitStart("0", 1))}
+        task = assemble(0, Bodies({}, {}, readers, {0: Position(1, None)}), around)
+        assert isinstance(task, SourceTask)
+        self.task = task
+
+    def offsets(self) -> list[int]:
+        return [offset for lane in self.task.lanes for _, _, offset, *_ in lane.take()]
+
+    def finish(self) -> None:
+        for lane in self.task.lanes:
+            for emission, _, _, ack, _, _ in lane.take():
+                self.task.apply({emission: ack}, {}, {})
+
+
+def test_a_source_begins_with_the_first_recovery() -> None:
+    kit = SourceKit()
+    assert kit.task.ready_ns is None and not kit.task.settled
+    kit.task.handle(Recover())
+    assert kit.task.ready_ns == 0
+
+
+def test_a_source_reads_from_its_position_as_far_as_the_span_allows() -> None:
+    kit = SourceKit()
+    kit.task.handle(Recover())
+    assert kit.task.read(10) == 3 and kit.offsets() == [1, 2, 3]
+    assert kit.task.ready_ns is None  # no room
+    assert not kit.task.wants_commit  # it waits for work, not for a commit
+
+
+def test_a_source_wants_a_commit_when_that_is_all_it_waits_for() -> None:
+    kit = SourceKit()
+    kit.task.handle(Recover())
+    kit.task.read(3)
+    (lane,) = kit.task.lanes
+    emission, *_, ack, _, _ = lane.bundles[0]
+    kit.task.apply({}, {emission: ack}, {})
+    assert kit.task.wants_commit
+    kit.task.apply({}, {}, {emission: ack})
+    assert not kit.task.wants_commit
+    assert kit.task.stuck and kit.task.ready_ns is None  # until the coordinator has its prefix
+    (prefixes,) = [m for m in kit.task.reports(0, 1, lambda value: None) if isinstance(m, Prefixes)]
+    kit.task.handle(Committed({split: position.offset for split, position in prefixes.positions.items()}))
+    assert not kit.task.stuck and kit.task.ready_ns == 0
+
+
+def test_a_source_asks_once_and_again_only_after_a_while() -> None:
+    kit = SourceKit()
+    kit.task.handle(Recover())
+    kit.task.read(1)
+    (lane,) = kit.task.lanes
+    emission, *_, ack, _, _ = lane.bundles[0]
+    kit.task.apply({emission: ack}, {}, {})
+
+    def asked() -> int:
+        return sum(isinstance(message, Prefixes) for message in kit.task.reports(0, 1, lambda value: None))
+
+    assert (asked(), asked()) == (1, 0)
+    kit.clock.advance(ASK_AGAIN_NS + 1)
+    assert (asked(), asked()) == (1, 0)
+
+
+def test_the_successor_of_a_source_catches_up_before_it_drains() -> None:
+    kit = SourceKit(roots=20)
+    kit.task.draining = True
+    kit.task.catch_up()
+    kit.task.handle(Recover())
+    assert not kit.task.exhausted
+    assert kit.task.read(100) == 3  # what the span allows, and so no less than its predecessor had read
+    assert kit.task.exhausted and not kit.task.settled
+
+
+def test_a_successor_has_caught_up_when_there_is_nothing_left_to_read() -> None:
+    kit = SourceKit(roots=20)
+    kit.task.catch_up()
+    kit.task.handle(Recover())
+    kit.task.read(1)
+    kit.task.handle(Drain())
+    assert not kit.task.exhausted
+    assert kit.task.read(0) == 0
+    assert kit.task.exhausted
+
+
+def test_recovery_comes_before_reading() -> None:
+    kit = SourceKit()
+    kit.task.handle(Recover())
+    kit.task.read(2)
+    assert kit.offsets() == [1, 2]
+    kit.task.handle(Recover())
+    assert kit.task.runnable and kit.task.ready_ns is None
+    kit.task.run(10)
+    assert kit.offsets() == [1, 2] and not kit.task.runnable and kit.task.ledger.reemitted == 2
+
+
+def test_what_became_durable_meanwhile_is_not_emitted_again() -> None:
+    kit = SourceKit()
+    kit.task.handle(Recover())
+    kit.task.read(2)
+    kit.task.handle(Recover())
+    kit.finish()
+    kit.task.run(10)
+    assert kit.offsets() == [] and kit.task.ledger.reemitted == 0
+
+
+def test_the_backstop_emits_what_is_overdue() -> None:
+    kit = SourceKit()
+    kit.task.handle(Recover())
+    kit.task.read(2)
+    kit.offsets()
+    assert kit.task.check_overdue(kit.clock()) == 0
+    kit.clock.advance(1_001)
+    assert kit.task.check_overdue(kit.clock()) == 2
+    kit.task.run(10)
+    assert kit.offsets() == [1, 2]
+
+
+def test_a_source_is_settled_when_all_is_durable_and_stored() -> None:
+    kit = SourceKit(roots=3)
+    kit.task.handle(Recover())
+    kit.task.read(10)
+    assert kit.task.exhausted and not kit.task.settled
+    kit.finish()
+    assert not kit.task.settled  # the prefix is not stored yet
+    kit.task.handle(Committed({0: 3}))
+    assert kit.task.settled
+
+
+def test_a_source_that_drains_reads_no_more_but_finishes() -> None:
+    kit = SourceKit()
+    kit.task.handle(Recover())
+    kit.task.read(1)
+    kit.task.handle(Drain())
+    assert kit.task.ready_ns is None and kit.task.exhausted and not kit.task.settled
+    kit.finish()
+    kit.task.handle(Committed({0: 2}))
+    assert kit.task.settled
