@@ -1,5 +1,6 @@
 """Tailrace runs Python stream topologies record by record, and keeps their latency tail short."""
 
+from tailrace.dashboard import watch
 from tailrace.errors import (
     NotRepeatable,
     OptionError,
@@ -49,6 +50,7 @@ __all__ = [
     "to_list",
     "to_parquet",
     "union",
+    "watch",
 ]
 
 set_launcher(launch)

@@ -216,8 +216,8 @@ def run_demo(seconds: float, workers: int, kill: bool, out: Path | None, console
 def _attend(run: Run, console: Console) -> bool:
     """Watch until the run ends. True if the user ended it, in which case it was drained."""
     try:
-        # Not isActive: awaitTermination returns only when the last progress is there, and raises what went wrong.
-        watch(lambda: run.lastProgress, lambda: not run.awaitTermination(0), INTERVAL_S, console)
+        watch(run, INTERVAL_S, console)
+        run.awaitTermination()
     except KeyboardInterrupt:
         _print(console, "\ndraining: what was read becomes durable, nothing more is read (Ctrl-C again to give up)")
         run.stop()

@@ -163,14 +163,16 @@ class FakeRun:
         self.left_s = seconds
         self.now_s = 0.0
 
-    def is_active(self) -> bool:
+    @property
+    def isActive(self) -> bool:
         return self.left_s > 1e-9
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
         self.left_s -= seconds
 
-    def progress(self) -> Progress | None:
+    @property
+    def lastProgress(self) -> Progress | None:
         second = int(self.now_s + 1e-9)
         return {**run_in_its_second_interval(trouble=False), "timestamp": f"second {second}"} if second else None
 
@@ -178,7 +180,7 @@ class FakeRun:
 def watched(run: FakeRun, interval_s: float, *, terminal: bool) -> str:
     file = io.StringIO()
     console = Console(file=file, width=100, force_terminal=terminal, color_system=None, _environ={"TERM": "xterm"})
-    watch(run.progress, run.is_active, interval_s, console, run.sleep)
+    watch(run, interval_s, console, run.sleep)
     return file.getvalue()
 
 
@@ -204,7 +206,7 @@ def test_watch_redraws_a_table_on_a_terminal_and_leaves_the_last() -> None:
 
 def test_watch_refuses_an_interval_that_would_spin() -> None:
     with pytest.raises(ValueError, match="interval must be positive: interval_s=0"):
-        watch(lambda: None, lambda: True, 0)
+        watch(FakeRun(1.0), 0)
 
 
 def test_live_table_gives_the_cursor_back_after_an_error() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 
@@ -16,22 +16,31 @@ _GLANCE_S = 0.1  # how soon the end of a run is noticed, however long the interv
 Show = Callable[[dict[str, Any]], None]
 
 
+class Watchable(Protocol):
+    """What can be watched: the handle of a run."""
+
+    @property
+    def isActive(self) -> bool: ...
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None: ...
+
+
 def watch(
-    progress_source: Callable[[], dict[str, Any] | None],
-    is_active: Callable[[], bool],
-    interval_s: float,
+    run: Watchable,
+    interval_s: float = 1.0,
     console: Console | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Show each new progress until the run is over, the last one included."""
+    """Show each new progress until the run is over, the last one included. An error of the run is not raised."""
     if interval_s <= 0:
         raise ValueError(f"interval must be positive: interval_s={interval_s}")
     console = console or Console()
     if console.is_terminal and not console.is_dumb_terminal:
         with LiveTable(console) as table:
-            _poll(progress_source, is_active, interval_s, table.update, sleep)
+            _poll(run, interval_s, table.update, sleep)
     else:
-        _poll(progress_source, is_active, interval_s, _printer(console), sleep)
+        _poll(run, interval_s, _printer(console), sleep)
 
 
 def _printer(console: Console) -> Show:
@@ -41,27 +50,21 @@ def _printer(console: Console) -> Show:
     return show
 
 
-def _poll(
-    progress_source: Callable[[], dict[str, Any] | None],
-    is_active: Callable[[], bool],
-    interval_s: float,
-    show: Show,
-    sleep: Callable[[float], None],
-) -> None:
+def _poll(run: Watchable, interval_s: float, show: Show, sleep: Callable[[float], None]) -> None:
     shown = None
     active = True
     while active:
-        active = is_active()  # asked before the progress is read: the last one read is then final
-        progress = progress_source()
+        active = run.isActive  # asked before the progress is read: the last one read is then final
+        progress = run.lastProgress
         if progress is not None and progress != shown:
             show(progress)
             shown = progress
         if active:
-            _rest(interval_s, is_active, sleep)
+            _rest(run, interval_s, sleep)
 
 
-def _rest(interval_s: float, is_active: Callable[[], bool], sleep: Callable[[float], None]) -> None:
+def _rest(run: Watchable, interval_s: float, sleep: Callable[[float], None]) -> None:
     left_s = interval_s
-    while left_s > 0 and is_active():
+    while left_s > 0 and run.isActive:
         sleep(min(left_s, _GLANCE_S))
         left_s -= _GLANCE_S
