@@ -237,13 +237,14 @@ def test_a_worker_that_never_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     sleeper.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(sleeper))
     text = _fails(_one_map(same), tr.WorkersMissing, start_timeout_s=0.5)
-    assert text == "0 of 2 workers started, then: it did not start in time; are there enough free slots?"
+    assert text.startswith("0 of 2 workers started")
+    assert text.endswith("it did not start in time; are there enough free slots?")
 
 
 def test_a_worker_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     text = _fails(_one_map(same), tr.WorkersMissing)
-    assert text == "0 of 2 workers started, then: exit code 1; are there enough free slots?"
+    assert text.startswith("0 of 2 workers started") and "exit code 1" in text and text.endswith("?")
 
 
 class OtherEveryTime:

@@ -18,6 +18,7 @@ from tailrace.testing.processes import is_alive, is_stopped, wait_until
 ENDLESS = range(10_000_000)
 PER_SECOND = 3000
 WORKERS = 3
+MAX_PENDING = 2000  # little, so that a source that was replaced has soon caught up, and a stop is short
 
 Read = Callable[[], list[int]]
 
@@ -55,7 +56,7 @@ def _kill_and_recover(run: tr.Run, worker: int) -> None:
 @pytest.mark.parametrize("kind", SINKS)
 def test_every_worker_in_turn(kind: str, tmp_path: Path) -> None:
     sink, read = SINKS[kind](tmp_path, 0.2)
-    with running(_topology(sink), workers=WORKERS) as run:
+    with running(_topology(sink), workers=WORKERS, max_pending=MAX_PENDING) as run:
         for worker in range(WORKERS):
             least = received(run, "out") + 300
             wait_until(lambda least=least: received(run, "out") >= least, 30, "rows at the sink")
@@ -86,7 +87,7 @@ def test_the_source(tmp_path: Path) -> None:
     topology.source("numbers", tr.at_rate(ENDLESS, PER_SECOND)).map("row", row, tasks=2).sink("out", sink)
     victim = homes(topology, WORKERS, "numbers")[0]
     assert victim not in homes(topology, WORKERS, "row")
-    with running(topology, workers=WORKERS) as run:
+    with running(topology, workers=WORKERS, max_pending=MAX_PENDING) as run:
         for _ in range(3):
             least = received(run, "out") + 500
             wait_until(lambda least=least: received(run, "out") >= least, 30, "rows at the sink")
@@ -98,7 +99,7 @@ def test_the_source(tmp_path: Path) -> None:
 
 def test_two_at_once(tmp_path: Path) -> None:
     sink, read = _parquet(tmp_path, 0.2)
-    with running(_topology(sink), workers=WORKERS) as run:
+    with running(_topology(sink), workers=WORKERS, max_pending=MAX_PENDING) as run:
         wait_until(lambda: received(run, "out") > 500, 30, "rows at the sink")
         for worker in (0, 2):
             os.kill(run.workerPids()[worker], signal.SIGKILL)
@@ -110,7 +111,7 @@ def test_two_at_once(tmp_path: Path) -> None:
 
 def test_a_worker_that_dies_while_it_comes_back(tmp_path: Path) -> None:
     sink, read = _jsonl(tmp_path, 0.2)
-    with running(_topology(sink), workers=WORKERS) as run:
+    with running(_topology(sink), workers=WORKERS, max_pending=MAX_PENDING) as run:
         wait_until(lambda: received(run, "out") > 500, 30, "rows at the sink")
         for pause_s in (0.0, 0.1, 0.2, 0.3):
             kill(run, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from tailrace.runtime.control import Bootstrap
@@ -15,6 +16,7 @@ def main() -> None:
     said = json.load(sys.stdin)
     host, port = said["address"]
     serve(Bootstrap((host, port), bytes.fromhex(said["secret"]), said["worker"], said["epoch"]))
+    os._exit(0)  # threads that still sit in user code would keep the process
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Regi
 from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
-from tailrace.core.worker import CloseLinks, Exit, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
+from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced, ProtocolError, TailraceError
 from tailrace.runtime.asyncrunner import AsyncRunner
 from tailrace.runtime.auth import accept, answer, dial
@@ -121,7 +121,8 @@ class WorkerProcess:
         try:
             self._line.send(message)
         except OSError:
-            orphaned()
+            if self._core.life is not Life.LEAVING:
+                orphaned()
 
     def isolate(self, host: TaskHost) -> None:
         """Called by the host's own runner."""
@@ -137,6 +138,7 @@ class WorkerProcess:
     # -- life
 
     def run(self) -> None:
+        """Returns when the coordinator lets the worker go. In any other case the process ends."""
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         address = (self._host, self._listener.getsockname()[1])
@@ -155,6 +157,8 @@ class WorkerProcess:
                         waiter[0].set()
                 case _:
                     self._follow(self._core.handle(message))
+                    if self._core.life is Life.LEAVING:
+                        return
         orphaned()
 
     def _follow(self, commands: list[WorkerCommand]) -> None:
@@ -175,7 +179,7 @@ class WorkerProcess:
                     self._leave()
 
     def _beat(self) -> None:
-        while True:
+        while self._core.life is not Life.LEAVING:
             time.sleep(BEAT_S)
             self.tell(Alive(self.worker, self.epoch))
             logs = self._logs.take()
@@ -318,8 +322,8 @@ class WorkerProcess:
         logs = self._logs.take()
         if logs is not None:
             self.tell(logs)
+        self._listener.close()
         self._line.close()
-        os._exit(0)  # the system closes all links, at once
 
 
 def _rank(kind: Kind) -> int:
@@ -339,7 +343,7 @@ def raise_file_limit() -> None:
 
 
 def serve(bootstrap: Bootstrap) -> None:
-    """Be a worker. Does not return."""
+    """Be a worker, until the coordinator lets it go."""
     sys.setswitchinterval(SWITCH_S)
     raise_file_limit()
     faulthandler.enable()
