@@ -8,11 +8,9 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from kit import MARK
 
 from tailrace.testing.processes import processes_with, wait_until
-
-MARK = "TAILRACE_TEST"
-"""Inherited by whatever a test starts, at any depth, so that its processes are known even when they are orphans."""
 
 LEAVE_S = 12.0
 """A worker whose driver is gone leaves at once, or when its lease of 8 s ends."""

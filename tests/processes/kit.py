@@ -20,6 +20,9 @@ import tailrace as tr
 from tailrace.core.plan import make_plan
 from tailrace.testing.processes import wait_until
 
+MARK = "TAILRACE_TEST"
+"""Inherited by whatever a test starts, at any depth, so that its processes are known even when they are orphans."""
+
 
 def same(value: Any) -> Any:
     return value

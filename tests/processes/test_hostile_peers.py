@@ -22,8 +22,7 @@ from tailrace.runtime.wire import ACKS, BUNDLES, HEADER, MESSAGE, frame
 from tailrace.testing.processes import listening_ports, wait_until
 
 WORKERS = 2
-PORTS = ("coordinator", "bundles", "acks")
-COORDINATOR = "bytes that are no frame, from a peer that is no worker, end the run instead of the connection"
+LINKS = ("bundles", "acks")
 KINDS = {"coordinator": MESSAGE, "bundles": BUNDLES, "acks": ACKS}
 
 
@@ -102,7 +101,7 @@ def test_the_bomb_works(tmp_path: Path) -> None:
 @pytest.mark.parametrize("port", ["coordinator", "bundles"])
 def test_strangers(port: str, tmp_path: Path) -> None:
     bomb = tmp_path / "bomb"
-    load = frame(MESSAGE, 1, pickle.dumps(Bomb(bomb)))
+    load = frame(KINDS[port], 1, pickle.dumps(Bomb(bomb)))
     with attacked(port) as (target, _), target.connect() as silent:
         with pytest.raises(AuthenticationError, match="does not know the run's secret"):
             dial(target.address, secrets.token_bytes(32), target.hello)
@@ -115,7 +114,9 @@ def test_strangers(port: str, tmp_path: Path) -> None:
         with target.connect() as stranger:
             stranger.sendall(MAGIC + secrets.token_bytes(CHALLENGE))
             greeting = stranger.recv(4096)
-            stranger.sendall(greeting[-DIGEST:] + load)  # our answer reflected, then a bomb
+            hello = json.dumps(target.hello).encode()
+            whole = struct.pack("<I", len(hello)) + hello + load
+            stranger.sendall(greeting[-DIGEST:] + whole)  # its own answer reflected, then all that a peer would say
             assert hangs_up(stranger)
         assert hangs_up(silent), "who says nothing is sent away after a while"
     assert not bomb.exists(), "something of a stranger's was unpickled"
@@ -137,9 +138,7 @@ def _wrong_kind(target: Target) -> bytes:
     return frame(77, 1, b"")
 
 
-@pytest.mark.parametrize(
-    "port", [pytest.param("coordinator", marks=pytest.mark.xfail(strict=True, reason=COORDINATOR)), "bundles", "acks"]
-)
+@pytest.mark.parametrize("port", LINKS)
 def test_peers_that_break_the_protocol(port: str) -> None:
     with attacked(port) as (target, _):
         for attack in (_oversize, _undersize, _out_of_sequence, _wrong_kind):
@@ -148,21 +147,27 @@ def test_peers_that_break_the_protocol(port: str) -> None:
                 assert hangs_up(peer), attack.__name__
 
 
-@pytest.mark.xfail(strict=True, reason="a payload that cannot be decoded ends the run instead of the connection")
-@pytest.mark.parametrize("port", ["bundles", "acks"])
+@pytest.mark.parametrize("port", LINKS)
 def test_a_peer_whose_payload_cannot_be_decoded(port: str) -> None:
     with attacked(port) as (target, _), target.enter() as peer:
         peer.sendall(frame(target.kind, 1, b"neither a pickle nor a fold"))
         assert hangs_up(peer)
 
 
-@pytest.mark.parametrize("port", PORTS)
+@pytest.mark.parametrize("port", LINKS)
 def test_a_peer_that_leaves_in_mid_frame(port: str) -> None:
     with attacked(port) as (target, run):
         with target.enter() as peer:
             peer.sendall(frame(target.kind, 1, b"x" * 1000)[:500])
-        if port != "coordinator":
-            wait_until(lambda: run._server.recoveries >= 1, 10, "the loss of a link to be noticed")
+        wait_until(lambda: run._server.recoveries >= 1, 10, "the loss of a link to be noticed")
+
+
+def test_a_worker_that_the_coordinator_does_not_expect() -> None:
+    with attacked("coordinator") as (target, run):
+        for epoch in (999, run._server._core.epoch_of(0)):  # the second is there already
+            target.hello["epoch"] = epoch
+            with pytest.raises(ProtocolError, match=f"epoch {epoch} of worker 0 is not expected"):
+                target.enter()
 
 
 HELLOS: list[Any] = [
@@ -182,7 +187,6 @@ HELLOS: list[Any] = [
 ]
 
 
-@pytest.mark.xfail(strict=True, reason="the thread that judges a greeting dies, and the connection stays open")
 @pytest.mark.parametrize("port", ["coordinator", "bundles"])
 def test_a_peer_that_says_nonsense_for_a_greeting(port: str) -> None:
     with attacked(port) as (target, _):
@@ -192,8 +196,6 @@ def test_a_peer_that_says_nonsense_for_a_greeting(port: str) -> None:
             with target.connect() as peer:
                 _prove_as_dialer(peer, target.secret)
                 peer.sendall(whole)
-                if port == "coordinator" and isinstance(hello, dict):
-                    continue  # such fields are not for it: it takes this for a worker's greeting
                 assert hangs_up(peer, 3), f"still connected after {hello}"
 
 

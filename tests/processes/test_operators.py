@@ -154,7 +154,6 @@ def test_two_sinks_get_everything(tmp_path: Path) -> None:
     assert_same_rows([number for _, number in read_jsonl(seen)], N)
 
 
-@pytest.mark.xfail(strict=True, reason="the driver's half takes equal task numbers of two operators for one task")
 def test_two_sinks_share_a_list() -> None:
     out = tr.to_list()
     topology = tr.Topology("sinks")
@@ -323,7 +322,6 @@ def _watching(work: Callable[[TaskHost, int], None], folder: Path) -> Callable[[
     return watching
 
 
-@pytest.mark.xfail(strict=True, reason="a task starts on its new thread before the old one has let go of it")
 def test_a_task_is_run_by_one_thread_at_a_time(tmp_path: Path) -> None:
     class WatchedHere(Watched):
         folder = tmp_path
@@ -346,7 +344,6 @@ async def is_cancelled(number: int) -> int:
     return number
 
 
-@pytest.mark.xfail(strict=True, reason="a call that ends as cancelled is forgotten, and its root waits for ever")
 def test_an_async_call_that_is_cancelled_is_an_error() -> None:
     topology = tr.Topology("async")
     topology.source("numbers", tr.from_iterable(range(100))).map("wait", is_cancelled).sink("out", tr.to_list())

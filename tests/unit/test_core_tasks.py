@@ -183,7 +183,7 @@ def test_a_batch_function_must_return_as_many() -> None:
     kit = Kit(lambda stream: stream.map_batch("b", lambda values: values[1:], max_size=2, tasks=1))
     kit.bundle(1000, [1, 2], [7, 8])
     with pytest.raises(
-        TaskError, match="must return as many results as it is given: given=2 returned=1; does the function drop"
+        TaskError, match="must return as many results as it is given: given=1 returned=0; does the function drop"
     ):
         kit.task.run(0)
 

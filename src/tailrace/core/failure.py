@@ -8,7 +8,7 @@ from typing import Any
 
 from tailrace.errors import TaskError, shorten
 
-CAUGHT = (Exception, SystemExit)
+CAUGHT = (Exception, SystemExit, KeyboardInterrupt)
 """What a user function may raise without taking the worker with it."""
 
 _PACKAGE = __file__.rpartition("core")[0]

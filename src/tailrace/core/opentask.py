@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tailrace.clock import Clock
-from tailrace.core.failure import CAUGHT
+from tailrace.core.failure import CAUGHT, task_error
 from tailrace.core.plan import Plan
 from tailrace.core.stage import Wiring, as_results
 from tailrace.core.task import Task
@@ -185,11 +185,13 @@ class BatchTask(OpenTask):
         return results
 
     def _batch_failed(self, batch: list[Call], error: BaseException) -> None:
-        """One bad tuple spoils a batch. Where tuples may be dropped, find out which one it is."""
-        if self.wiring.on_error is OnError.FAIL or len(batch) == 1 or not self._retry:
+        """One bad tuple spoils a batch. Find out which one it is, where the function may be called again."""
+        if len(batch) > 1 and self._retry:
+            for call in batch:
+                self._run_batch([call])
+        if self.wiring.on_error is OnError.FAIL and len(batch) > 1:
+            raise task_error(self.wiring.operator, self.wiring.task, [call.value for call in batch], error) from None
+        if len(batch) == 1 or not self._retry:
             self.wiring.durations.extend([0] * len(batch))
             for call in batch:
                 self._fail(call, error)
-        else:
-            for call in batch:
-                self._run_batch([call])

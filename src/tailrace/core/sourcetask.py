@@ -81,7 +81,9 @@ class SourceTask(Task):
                 self._readers.rotate(-1)
             if taken >= limit or self.ledger.room <= 0:
                 break
-        self._catch_up = self._catch_up - taken if taken else 0
+        self._catch_up -= taken
+        if not taken or not self._readers or min(reader.ready_ns for _, reader in self._readers) > self.clock():
+            self._catch_up = 0
         self.wiring.counters.received += taken
         return taken
 

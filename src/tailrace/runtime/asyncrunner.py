@@ -81,7 +81,9 @@ class AsyncRunner(Runner):
         result: Any = None
         try:
             result = await self._task.function(call.value)
-        except CAUGHT as error:
+        except (*CAUGHT, asyncio.CancelledError) as error:
+            if self._over is None or self._over.done():
+                raise  # the runner is being closed
             self._task.failed(call, error)
         else:
             self._task.finished(call, result)

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tailrace.core.membership import ACCEPT, LinkSequence
 from tailrace.core.messages import Address
+from tailrace.errors import ProtocolError
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.runtime.wire import MESSAGE, FrameReader, encode, frame
 
@@ -93,6 +95,7 @@ class ControlLine:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
         self._socket = connection
         self._reader = FrameReader()
+        self._sequence = LinkSequence()
         self._lock = threading.Lock()
         self._number = 0
 
@@ -103,7 +106,7 @@ class ControlLine:
             self._socket.sendall(frame(MESSAGE, self._number, payload))
 
     def receive(self) -> Iterator[Any]:
-        """Messages until the connection ends."""
+        """Messages until the connection ends. Raises ProtocolError on what is none."""
         while True:
             try:
                 data = self._socket.recv(1 << 18)
@@ -111,7 +114,9 @@ class ControlLine:
                 return
             if not data:
                 return
-            for _, _, payload in self._reader.feed(data):
+            for kind, number, payload in self._reader.feed(data):
+                if kind != MESSAGE or self._sequence.check(number) != ACCEPT:
+                    raise ProtocolError(f"not the next message: kind={kind} number={number}; is the peer Tailrace?")
                 yield pickle.loads(payload)
 
     def close(self) -> None:

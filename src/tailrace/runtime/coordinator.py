@@ -247,24 +247,35 @@ class CoordinatorServer:
         try:
             hello = accept(connection, self._secret)
             worker, epoch = hello.get("worker"), hello.get("epoch")
-            known = hello.get("role") == "worker" and worker in self._facts and isinstance(epoch, int)
-            answer(connection, None if known else "not a worker of this run")
+            if hello.get("role") != "worker" or not isinstance(worker, int) or not isinstance(epoch, int):
+                raise ProtocolError("not a worker")
+            why_not = self._why_not(worker, epoch)
+            answer(connection, why_not)
         except (OSError, ProtocolError):
             connection.close()
             return
-        if not known:
+        if why_not is not None:
             return
-        assert isinstance(worker, int) and isinstance(epoch, int)
         line = self._lines[worker, epoch] = ControlLine(connection)
         try:
             for message in line.receive():
                 self._hear(worker, epoch, line, message)
+        except ProtocolError:
+            pass  # whoever this was, the connection is of no use any more
         except Exception as error:
             self.fail(TailraceError(f"a message of a worker cannot be read: worker={worker} cause={error!r}"))
         self._lines.pop((worker, epoch), None)
         line.close()
         time.sleep(EXIT_NEWS_S)
         self._exited(worker, epoch, "its connection ended")
+
+    def _why_not(self, worker: int, epoch: int) -> str | None:
+        if worker not in self._facts:
+            return f"this run has no worker {worker}"
+        current = self._core.epoch_of(worker)
+        if epoch != current or (worker, epoch) in self._lines:
+            return f"epoch {epoch} of worker {worker} is not expected, the newest is {current}"
+        return None
 
     def _hear(self, worker: int, epoch: int, line: ControlLine, message: Any) -> None:
         match message:

@@ -38,8 +38,14 @@ _ENDED = select.EPOLLHUP | select.EPOLLERR | select.EPOLLRDHUP
 class Runner:
     """Runs tasks until it is told to stop. Everything but ``post`` and ``wake`` belongs to its own thread."""
 
-    def __init__(self, name: str, on_error: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        on_error: Callable[[BaseException], None],
+        isolate: Callable[[TaskHost], None] = lambda host: None,
+    ) -> None:
         self.name = name
+        self._isolate = isolate  # gives a host a runner of its own; only a shared runner needs it
         self.hosts: list[TaskHost] = []
         self._on_error = on_error
         self._epoll = select.epoll()
@@ -133,6 +139,10 @@ class Runner:
         now_ns = system_clock()
         for host in tuple(self.hosts):
             host.work(now_ns)
+            if host.wants_own_runner:  # only now: two threads must never work on one task
+                host.wants_own_runner = False
+                self.release(host)
+                self._isolate(host)
         if now_ns >= self._account_ns:
             self._account_ns = now_ns + ACCOUNT_NS
             self._account()

@@ -13,11 +13,12 @@ from typing import Any, Protocol
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, system_clock
 from tailrace.core.acks import Fold
+from tailrace.core.failure import traceback_of
 from tailrace.core.messages import ToWorker
 from tailrace.core.opentask import BatchTask
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
-from tailrace.errors import ProtocolError
+from tailrace.errors import ProtocolError, TaskError
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.runtime.connectors.fingerprint import fingerprint
 from tailrace.runtime.current import running
@@ -55,10 +56,6 @@ class Surrounding(Neighbours, Protocol):
         """Say something to the coordinator."""
         ...
 
-    def isolate(self, host: TaskHost) -> None:
-        """Give this host a runner of its own."""
-        ...
-
     worker: int
     epoch: int
 
@@ -80,6 +77,7 @@ class TaskHost:
         self.kind = kind
         self.runner: Runner | None = None
         self.shared = False  # the runner has other tasks too
+        self.wants_own_runner = False  # its calls have proved long
         self.bundle_bytes = 1  # of late, on average; written by neighbours too, which does no harm
         self.snapshots: list[TaskSnapshot] = []
         self.waiting: set[Runner] = set()  # runners of senders that found the queue full
@@ -153,7 +151,13 @@ class TaskHost:
     def _on_bundles(self, kind: int, payload: memoryview) -> None:
         if kind != BUNDLES:
             raise ProtocolError(f"frame of another kind: kind={kind} expected={BUNDLES}; are versions mixed?")
-        bundles = decode_bundles(payload)
+        try:
+            bundles = decode_bundles(payload)
+        except ProtocolError:
+            raise
+        except Exception as error:  # the user's class says no, here or at the next try
+            operator, task = self._label.rsplit("/", 1)
+            raise TaskError(operator, int(task), "(while reading it)", traceback_of(error)) from None
         self.bundle_bytes = (self.bundle_bytes + len(payload) // len(bundles)) // 2 + 1
         self.task.receive(bundles)
         if self.full and not self._paused:
@@ -224,8 +228,7 @@ class TaskHost:
     def _note_length(self, calls: int, busy_ns: int) -> None:
         if busy_ns > LONG_CALL_NS * max(calls, 1):
             self._long_calls += 1
-            if self._long_calls == LONG_CALLS:
-                self._near.isolate(self)
+            self.wants_own_runner = self._long_calls >= LONG_CALLS
 
     def _sinks_due(self, now_ns: int) -> bool:
         for sink in self.task.sinks:

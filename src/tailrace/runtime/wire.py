@@ -88,7 +88,11 @@ def encode(value: Any) -> bytes:
 
 
 def decode_bundles(payload: memoryview) -> list[Bundle]:
-    bundles: list[Bundle] = pickle.loads(payload)
+    """Raises ProtocolError on what is no pickle; what a tuple's own class raises is passed on."""
+    try:
+        bundles: list[Bundle] = pickle.loads(payload)
+    except (pickle.UnpicklingError, EOFError) as error:
+        raise ProtocolError(f"bundles cannot be decoded: {error}; are versions mixed?") from error
     return bundles
 
 
@@ -99,8 +103,11 @@ def encode_folds(folds: Sequence[Fold]) -> bytes:
 
 
 def decode_folds(payload: memoryview) -> tuple[Fold, Fold, Fold]:
-    lengths = struct.unpack_from("<III", payload)
-    numbers = struct.unpack_from(f"<{2 * sum(lengths)}Q", payload, 12)
+    try:
+        lengths = struct.unpack_from("<III", payload)
+        numbers = struct.unpack_from(f"<{2 * sum(lengths)}Q", payload, 12)
+    except struct.error as error:
+        raise ProtocolError(f"acks cannot be decoded: {error}; are versions mixed?") from error
     folds: list[Fold] = []
     position = 0
     for length in lengths:

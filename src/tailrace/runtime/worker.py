@@ -29,7 +29,7 @@ from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
-from tailrace.errors import Fenced, ProtocolError, TailraceError
+from tailrace.errors import Fenced, ProtocolError, TailraceError, TaskError
 from tailrace.runtime.asyncrunner import AsyncRunner
 from tailrace.runtime.auth import accept, answer, dial
 from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Ping, Setup, SinkCall, SinkReply
@@ -125,10 +125,7 @@ class WorkerProcess:
                 orphaned()
 
     def isolate(self, host: TaskHost) -> None:
-        """Called by the host's own runner."""
-        runner = host.runner
-        assert runner is not None
-        runner.release(host)
+        """Give this host, which the shared runner has let go, a runner of its own."""
         host.shared = False
         own = Runner(host.task.label, self.runner_failed)
         own.adopt(host)
@@ -226,7 +223,7 @@ class WorkerProcess:
         self._start_runners(plan)
 
     def _start_runners(self, plan: Plan) -> None:
-        shared = Runner("shared", self.runner_failed)
+        shared = Runner("shared", self.runner_failed, self.isolate)
         self._runners.append(shared)
         for host in self._hosts.values():
             task = host.task
@@ -248,7 +245,13 @@ class WorkerProcess:
         call = next(self._numbers)
         waiter: tuple[threading.Event, list[SinkReply]] = (threading.Event(), [])
         self._calls[call] = waiter
-        self.tell(SinkCall(call, operator, task, message))
+        try:
+            self._line.send(SinkCall(call, operator, task, message))
+        except OSError:
+            orphaned()
+        except Exception as error:
+            why = f"rows cannot be sent to the driver: {type(error).__name__}: {error}"
+            raise TaskError(operator, task, "(in a commit)", why) from None
         if not waiter[0].wait(LEASE_S):
             raise TailraceError(f"the driver does not answer: operator={operator} task={task}; is it overloaded?")
         reply = waiter[1][0]
@@ -279,15 +282,20 @@ class WorkerProcess:
             host.post(lambda: host.take_link(connection, kind, worker, epoch))
 
     def _judge(self, hello: dict[str, Any]) -> tuple[str | None, TaskHost | None]:
-        worker, epoch = hello.get("worker"), hello.get("epoch")
-        if hello.get("role") != "link" or not isinstance(worker, int) or not isinstance(epoch, int):
+        numbers = [hello.get("worker"), hello.get("epoch"), hello.get("target")]
+        known = hello.get("role") == "link" and hello.get("kind") in ("bundles", "acks")
+        if not known or not all(isinstance(number, int) for number in numbers):
             return "not a link", None
+        worker, epoch, target = (int(number or 0) for number in numbers)
         if hello.get("to_epoch") != self.epoch:
             return f"meant for epoch {hello.get('to_epoch')}, this is {self.epoch}", None
         if not self._core.membership.counts(worker, epoch):
             return f"epoch {epoch} of worker {worker} has been replaced", None
-        host = self.host_of(hello["target"]) if self._plan is not None else None
-        return (None, host) if host is not None else ("no such task here", None)
+        plan = self._plan
+        host = self.host_of(target) if plan is not None and 0 <= target < len(plan.home) else None
+        if host is None or (hello["kind"] == "acks") != isinstance(host.task, SourceTask):
+            return "no such task here", None
+        return None, host
 
     # -- the end
 

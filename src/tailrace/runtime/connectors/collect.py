@@ -31,16 +31,17 @@ class ListSink:
         return ListWriter(context)
 
     def on_message(self, task: int, epoch: int, message: Any) -> Any:
-        """Take one message of a task: ``(job_id, kind, ...)``."""
-        job_id, kind, *rest = message
+        """Take one message of a task: ``(job_id, operator, kind, ...)``. Several operators may share one list."""
+        job_id, operator, kind, *rest = message
         if job_id != self._job_id:
             self._begin(job_id)
-        if epoch < self._epochs.get(task, epoch):
+        place = (operator, task)
+        if epoch < self._epochs.get(place, epoch):
             raise Fenced(
-                f"a higher epoch has taken over: task={task} epoch={epoch} found={self._epochs[task]}, "
+                f"a higher epoch has taken over: task={task} epoch={epoch} found={self._epochs[place]}, "
                 "was this worker declared dead?"
             )
-        self._epochs[task] = epoch
+        self._epochs[place] = epoch
         if kind == "commit":
             return self._commit(*rest)
         return self._recover(*rest)
@@ -54,7 +55,7 @@ class ListSink:
     def _begin(self, job_id: str) -> None:
         """Entries and epochs mean something within one job only; another run of the topology repeats them."""
         self._job_id = job_id
-        self._epochs: dict[int, int] = {}
+        self._epochs: dict[tuple[str, int], int] = {}
         self._entries: set[Entry] = set()
         self._prefixes: dict[str, int] = {}
         self._compact_at = _COMPACT_AT
@@ -115,7 +116,8 @@ class ListWriter:
         self._rows = []
 
     def _call(self, kind: str, *rest: Any) -> Any:
-        return self._context.call_driver(self._context.operator, (self._context.job_id, kind, *rest))
+        operator = self._context.operator
+        return self._context.call_driver(operator, (self._context.job_id, operator, kind, *rest))
 
 
 def to_list(values: list[Any] | None = None) -> ListSink:

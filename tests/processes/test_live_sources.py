@@ -1,0 +1,66 @@
+"""A source without stable positions: at most once across its own crash, and never a new row taken for an old one."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from kit import homes, kill, received, running, same, stop
+
+import tailrace as tr
+from tailrace.connector import Reader, Record, SplitStart
+from tailrace.testing.processes import wait_until
+
+
+class TickReader:
+    """Ticks of the clock: what was missed is gone."""
+
+    done = False
+
+    def __init__(self, start: SplitStart) -> None:
+        self._offsets = itertools.count(start.offset)
+        self.ready_ns = 0
+
+    def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
+        if now_ns < self.ready_ns:
+            return []
+        self.ready_ns = now_ns + 1_000_000
+        return [Record(next(self._offsets), 0, time.time_ns())]
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Ticks:
+    replayable: bool = False
+
+    def splits(self, tasks: int) -> Sequence[str]:
+        return [str(index) for index in range(tasks)]
+
+    def open(self, start: SplitStart) -> Reader:
+        return TickReader(start)
+
+
+def test_a_source_that_cannot_be_replayed(caplog: pytest.LogCaptureFixture) -> None:
+    out = tr.to_list()
+    topology = tr.Topology("ticks")
+    topology.source("ticks", Ticks()).map("m", same, tasks=2).sink("out", out, tasks=2)
+    (worker,) = homes(topology, 3, "ticks")
+    with caplog.at_level(logging.WARNING), running(topology, workers=3, max_pending=200) as run:
+        assert "source ticks cannot be replayed" in caplog.text
+        wait_until(lambda: received(run, "out") > 100, 30, "rows at the sink")
+        kill(run, worker)
+        killed_ns = time.time_ns()
+        wait_until(lambda: run._server.recoveries >= 1, 30, "the recovery")
+        least = len(out.values) + 200
+        wait_until(lambda: len(out.values) >= least, 30, "rows after the recovery")
+        stop(run)
+    assert max(Counter(out.values).values()) == 1
+    after = sum(tick > killed_ns for tick in out.values)
+    assert after >= 200, "new rows were taken for copies of the lost ones"

@@ -1,0 +1,116 @@
+"""A sender hands over or sends what its task has left, holds back in time, and drops nothing silently."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.ledger import LedgerLimits
+from tailrace.core.messages import Member, Position
+from tailrace.core.plan import make_plan
+from tailrace.core.task import PlainTask
+from tailrace.errors import TaskError
+from tailrace.runtime.links import OutLink
+from tailrace.runtime.runner import Runner
+from tailrace.runtime.sending import LANE_BUNDLES, Sender
+from tailrace.runtime.wire import FrameReader, decode_bundles
+from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.testing import ManualClock
+from tailrace.topology import Topology
+
+
+class Elsewhere:
+    """All other tasks live in another worker, at the far end of a socket pair."""
+
+    def __init__(self) -> None:
+        self.near_end, self.far_end = socket.socketpair()
+        self.far_end.setblocking(False)
+
+    def host_of(self, task: int) -> None:
+        return None
+
+    def home_of(self, task: int) -> int:
+        return 1
+
+    def member(self, worker: int) -> Member:
+        return Member(1, ("nowhere", 0))
+
+    def connect(self, link: OutLink, member: Member, done: Callable[[socket.socket | None], None]) -> None:
+        done(self.near_end if link.kind == "bundles" else None)
+
+    def lost_link(self) -> None:
+        raise AssertionError("no link should break")
+
+
+class Desk:
+    """A map task whose results go to a sink elsewhere."""
+
+    def __init__(self, on_error: str = "fail") -> None:
+        topology = Topology("t")
+        topology.source("s", SimSource("s", 1)).map("m", lambda value: value, on_error=on_error).sink("out", SimSink())
+        plan = make_plan(topology, 2)
+        around = Surroundings(plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
+        bodies = Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)})
+        task = assemble(1, bodies, around)
+        assert isinstance(task, PlainTask)
+        self.task = task
+        self.world = Elsewhere()
+        self.sender = Sender(task, self.world, lambda action: action())  # type: ignore[arg-type]
+        self.sender.moved_to(Runner("test", lambda error: None))
+
+    def emit(self, *values: Any) -> None:
+        for offset, value in enumerate(values):
+            self.task.receive([(offset, 0, offset, 1, [7 + offset], [value])])
+        self.task.run(10)
+
+    def arrived(self) -> list[Any]:
+        frames = FrameReader().feed(self.world.far_end.recv(1 << 22))
+        return [value for _, _, payload in frames for bundle in decode_bundles(payload) for value in bundle[5]]
+
+
+def test_what_is_left_is_sent_as_one_frame() -> None:
+    desk = Desk()
+    desk.emit(1, "two", [3])
+    assert not desk.sender.flush()
+    assert desk.arrived() == [1, "two", [3]]
+
+
+def test_a_tuple_that_cannot_be_pickled_ends_the_run() -> None:
+    desk = Desk()
+    desk.emit(1, Random(), (x for x in []), 4)
+    with pytest.raises(TaskError, match=r"a tuple cannot be sent: from=m to=out cause=TypeError: .*generator"):
+        desk.sender.flush()
+
+
+def test_a_tuple_that_cannot_be_pickled_is_skipped_and_acknowledged() -> None:
+    desk = Desk(on_error="skip")
+    desk.emit(1, (x for x in []), 3)
+    before = dict(desk.task.acks[0].both)
+    desk.sender.flush()
+    assert desk.arrived() == [1, 3]
+    assert desk.task.wirings[0].counters.skipped == 1
+    changed = {emission for emission, ids in desk.task.acks[0].both.items() if ids != before.get(emission)}
+    assert changed == {1}, "the bundle that was dropped counts as done"
+
+
+def test_large_tuples_are_held_back_by_bytes() -> None:
+    desk = Desk()
+    desk.emit(bytes(400_000))
+    desk.sender.flush()
+    assert desk.sender.limit < 8, "a megabyte is not many of these"
+    desk.emit(*[bytes(400_000) for _ in range(10)])
+    assert desk.sender.flush(), "ten large tuples wait, which is too much"
+
+
+def test_small_tuples_are_held_back_by_number() -> None:
+    desk = Desk()
+    for _ in range(40):
+        desk.emit(1)
+        desk.sender.flush()
+        desk.arrived()
+    assert desk.sender.limit == LANE_BUNDLES
