@@ -10,6 +10,7 @@ from tailrace.errors import (
     WorkerLost,
     WorkersMissing,
 )
+from tailrace.launch import launch
 from tailrace.policy import broadcast, fields, local, shuffle
 from tailrace.runtime.connectors import (
     at_rate,
@@ -21,7 +22,7 @@ from tailrace.runtime.connectors import (
     to_parquet,
 )
 from tailrace.runtime.opening import Context
-from tailrace.runtime.run import Run, launch
+from tailrace.runtime.run import Run
 from tailrace.topology import Stream, Topology, set_launcher, union
 
 __version__ = "0.1.0.dev0"

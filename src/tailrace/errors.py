@@ -58,6 +58,10 @@ class ProtocolError(TailraceError):
     """A peer sent bytes that are not a frame of ours; its connection is closed."""
 
 
+class Refused(ProtocolError):
+    """A peer that knows the secret does not want to talk to us."""
+
+
 class AuthenticationError(ProtocolError):
     """A peer does not know the run's secret."""
 

@@ -19,7 +19,7 @@ ROOT = "__init__"  # tailrace/__init__.py, as a layer of its own
 BASE = {"errors", "clock", "connector"}
 BELOW_RUNTIME = BASE | {"metrics", "policy", "topology", "core"}
 BELOW_SPARK = BELOW_RUNTIME | {"ring", "runtime"}
-BELOW_BENCH = BELOW_SPARK | {"sim", "dashboard", "testing", "spark", ROOT}
+BELOW_BENCH = BELOW_SPARK | {"sim", "dashboard", "testing", "spark", "launch", ROOT}
 
 # layer -> what it may import besides itself; a dotted name allows that part of a layer only
 MAY_IMPORT: dict[str, set[str]] = {
@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dashboard": {"metrics", "errors", "clock"},
     "testing": BASE | {"policy", "topology", "core", "runtime.connectors"},
     "spark": BELOW_SPARK,
+    "launch": BELOW_SPARK | {"spark"},
     "bench": BELOW_BENCH,
     "demo": BELOW_BENCH,
     "cli": BELOW_BENCH | {"bench", "demo"},

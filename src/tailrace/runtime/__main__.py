@@ -6,8 +6,9 @@ import json
 import os
 import sys
 
+from tailrace.errors import ProtocolError
 from tailrace.runtime.control import Bootstrap
-from tailrace.runtime.worker import serve
+from tailrace.runtime.worker import orphaned, serve
 
 
 def main() -> None:
@@ -15,7 +16,10 @@ def main() -> None:
         sys.exit("tailrace.runtime is started by Tailrace itself; to run a topology, call topology.run()")
     said = json.load(sys.stdin)
     host, port = said["address"]
-    serve(Bootstrap((host, port), bytes.fromhex(said["secret"]), said["worker"], said["epoch"]))
+    try:
+        serve(Bootstrap((host, port), bytes.fromhex(said["secret"]), said["worker"], said["epoch"]))
+    except (OSError, ProtocolError):
+        orphaned()
     os._exit(0)  # threads that still sit in user code would keep the process
 
 

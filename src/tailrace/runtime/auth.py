@@ -14,7 +14,7 @@ import socket
 import struct
 from typing import Any
 
-from tailrace.errors import AuthenticationError, ProtocolError
+from tailrace.errors import AuthenticationError, ProtocolError, Refused
 
 MAGIC = b"tailrac1"
 CHALLENGE = 32
@@ -41,7 +41,7 @@ def dial(address: tuple[str, int], secret: bytes, hello: dict[str, Any]) -> sock
         _send_json(connection, hello)
         reply = _receive_json(connection)
         if not reply.get("ok"):
-            raise ProtocolError(f"refused by {address[0]}:{address[1]}: {reply.get('why')}")
+            raise Refused(f"refused by {address[0]}:{address[1]}: {reply.get('why')}")
     except BaseException:
         connection.close()
         raise

@@ -16,6 +16,9 @@ from tailrace.errors import ProtocolError
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.runtime.wire import MESSAGE, FrameReader, encode, frame
 
+A_COPY = "a copy of it is at work"
+"""Why a second process for one epoch is refused."""
+
 
 @dataclass(frozen=True)
 class Bootstrap:

@@ -35,7 +35,7 @@ from tailrace.errors import Fenced, ProtocolError, TailraceError
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus
 from tailrace.runtime.auth import accept, answer, new_secret
 from tailrace.runtime.checkpoint import Checkpoint
-from tailrace.runtime.control import Bootstrap, ControlLine, Logs, Metrics, Ping, Setup, SinkCall, SinkReply
+from tailrace.runtime.control import A_COPY, Bootstrap, ControlLine, Logs, Metrics, Ping, Setup, SinkCall, SinkReply
 from tailrace.runtime.host import Host
 from tailrace.runtime.logs import show
 from tailrace.runtime.options import RunOptions
@@ -46,6 +46,17 @@ PING_S = 1.0
 
 EXIT_NEWS_S = 0.05
 """When a process ends so does its connection; the host, which knows how it ended, gets so long to say it first."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the coordinator listens."""
+
+    bind: str
+    address: str  # by which workers reach it
+
+
+LOOPBACK = Place("127.0.0.1", "127.0.0.1")
 
 
 @dataclass
@@ -60,7 +71,7 @@ class CoordinatorServer:
     """Runs one topology until it is done, stopped or failed."""
 
     def __init__(
-        self, plan: Plan, options: RunOptions, host: Host, checkpoint: Checkpoint, run_id: str, address: str
+        self, plan: Plan, options: RunOptions, host: Host, checkpoint: Checkpoint, run_id: str, place: Place
     ) -> None:
         self.plan = plan
         self.started_ns = system_clock()
@@ -87,7 +98,8 @@ class CoordinatorServer:
             limits=options.coordinator,
             first_epoch=checkpoint.next_epoch,
         )
-        self._listener = socket.create_server((address, 0), backlog=64)
+        self._place = place
+        self._listener = socket.create_server((place.bind, 0), backlog=64)
         names = [(op.name, op.operator.role.value, op.tasks) for op in plan.operators]
         self._progress = ProgressBuilder(run_id, checkpoint.job_id, plan.name, names, started_ns=self.started_ns)
         self._progress_lock = threading.Lock()
@@ -115,6 +127,10 @@ class CoordinatorServer:
     @property
     def recoveries(self) -> int:
         return self._core.recoveries
+
+    def pids(self) -> dict[int, int]:
+        """Process ids of the newest process of each worker, once it has registered."""
+        return {worker: facts.pid for worker, facts in self._facts.items() if facts.pid}
 
     def progress(self) -> dict[str, Any]:
         """What the run has done so far; rates are since the last call."""
@@ -197,8 +213,8 @@ class CoordinatorServer:
 
     def _start_worker(self, command: StartWorker) -> None:
         self._checkpoint.use_epoch(command.epoch)
-        address = self._listener.getsockname()[:2]
-        bootstrap = Bootstrap((address[0], address[1]), self._secret, command.worker, command.epoch)
+        address = (self._place.address, self._listener.getsockname()[1])
+        bootstrap = Bootstrap(address, self._secret, command.worker, command.epoch)
         self._host.start(bootstrap, self._exited)
 
     def _exited(self, worker: int, epoch: int, why: str) -> None:
@@ -208,6 +224,7 @@ class CoordinatorServer:
         facts = self._facts[command.worker]
         facts.cpu_before += facts.cpu_seconds
         facts.cpu_seconds = 0.0
+        facts.pid = 0
         for task, home in enumerate(self.plan.home):
             operator = self.plan.operators[self.plan.operator_of[task]].operator
             if home == command.worker and operator.stateful:
@@ -273,8 +290,10 @@ class CoordinatorServer:
         if worker not in self._facts:
             return f"this run has no worker {worker}"
         current = self._core.epoch_of(worker)
-        if epoch != current or (worker, epoch) in self._lines:
-            return f"epoch {epoch} of worker {worker} is not expected, the newest is {current}"
+        if (worker, epoch) in self._lines:
+            return f"epoch {epoch} of worker {worker} is not expected: {A_COPY}"
+        if epoch != current:
+            return f"epoch {epoch} of worker {worker} is not expected: the newest is {current}"
         return None
 
     def _hear(self, worker: int, epoch: int, line: ControlLine, message: Any) -> None:

@@ -34,10 +34,6 @@ class Host(Protocol):
         """This process does not count any more. Give it time to notice, then end it."""
         ...
 
-    def pids(self) -> dict[int, int]:
-        """Process ids by worker, of the newest epoch of each."""
-        ...
-
     def close(self) -> None: ...
 
 
@@ -86,10 +82,6 @@ class SubprocessHost:
             timer.daemon = True
             timer.start()
             self._timers.append(timer)
-
-    def pids(self) -> dict[int, int]:
-        with self._lock:
-            return {worker: process.pid for (worker, _), process in sorted(self._processes.items())}
 
     def close(self) -> None:
         for timer in self._timers:

@@ -11,6 +11,8 @@ import logging
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tailrace.runtime.control import LogLine, Logs
 from tailrace.runtime.current import current_label
@@ -77,12 +79,21 @@ class _Handler(logging.Handler):
         self._buffer.add(LogLine(current_label(), record.levelno, record.name, text))
 
 
-def capture() -> LogBuffer:
-    """From now on, in this process."""
+@contextmanager
+def captured() -> Iterator[LogBuffer]:
+    """Meanwhile, in this process."""
     buffer = LogBuffer()
+    root, stdout = logging.getLogger(), sys.stdout
+    level, handlers = root.level, root.handlers[:]
     sys.stdout = _Printed(buffer)
-    logging.basicConfig(handlers=[_Handler(buffer)], level=logging.INFO, format="%(message)s", force=True)
-    return buffer
+    root.handlers[:] = [_Handler(buffer)]
+    root.setLevel(logging.INFO)
+    try:
+        yield buffer
+    finally:
+        sys.stdout = stdout
+        root.handlers[:] = handlers
+        root.setLevel(level)
 
 
 def show(worker: int, logs: Logs) -> None:

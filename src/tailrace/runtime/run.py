@@ -10,10 +10,10 @@ from typing import Any
 
 from tailrace.core.coordinator import Phase
 from tailrace.core.plan import Plan, make_plan
-from tailrace.errors import TailraceError, TopologyError
+from tailrace.errors import TailraceError
 from tailrace.runtime.checkpoint import Checkpoint
-from tailrace.runtime.coordinator import CoordinatorServer
-from tailrace.runtime.host import Host, SubprocessHost
+from tailrace.runtime.coordinator import CoordinatorServer, Place
+from tailrace.runtime.host import Host
 from tailrace.runtime.options import RunOptions
 from tailrace.topology import Role, Topology
 
@@ -27,15 +27,14 @@ KEPT = 100
 class Run:
     """The handle of a run. All waiting methods may be called from several threads."""
 
-    def __init__(self, topology: Topology, options: RunOptions, host: Host, address: str) -> None:
+    def __init__(self, topology: Topology, options: RunOptions, host: Host, place: Place) -> None:
         self.name = topology.name
         self.runId = str(uuid.uuid4())
         plan = make_plan(topology, options.workers)
         checkpoint = Checkpoint(options.checkpoint, plan)
         self.id = checkpoint.job_id
         _say_what_is_not_promised(plan)
-        self._host = host
-        self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, address)
+        self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, place)
         self._recent: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._ended = threading.Event()  # the run is over and its last progress is there
         self._server.start()
@@ -97,8 +96,8 @@ class Run:
         return self._server.running.wait(timeout)
 
     def workerPids(self) -> dict[int, int]:
-        """Process ids of the workers, by worker number."""
-        return self._host.pids()
+        """Process ids of the workers that are up, by worker number."""
+        return self._server.pids()
 
     def __enter__(self) -> Run:
         return self
@@ -128,10 +127,3 @@ def _say_what_is_not_promised(plan: Plan) -> None:
                 "source %s cannot be replayed: what it has read and no sink has committed is lost if its worker dies",
                 operator.name,
             )
-
-
-def launch(topology: Topology, spark: Any, **options: Any) -> Run:
-    """What ``Topology.run`` calls. Without a Spark session, workers are subprocesses on this machine."""
-    if spark is not None:
-        raise TopologyError(f"cannot run on this: spark={type(spark).__name__}; leave it out to use local processes")
-    return Run(topology, RunOptions.of(options), SubprocessHost(), "127.0.0.1")

@@ -34,7 +34,7 @@ from tailrace.runtime.asyncrunner import AsyncRunner
 from tailrace.runtime.auth import accept, answer, dial
 from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Ping, Setup, SinkCall, SinkReply
 from tailrace.runtime.links import OutLink
-from tailrace.runtime.logs import LogBuffer, capture
+from tailrace.runtime.logs import LogBuffer, captured
 from tailrace.runtime.opening import Opener
 from tailrace.runtime.options import RunOptions
 from tailrace.runtime.runner import Runner
@@ -351,13 +351,10 @@ def raise_file_limit() -> None:
 
 
 def serve(bootstrap: Bootstrap) -> None:
-    """Be a worker, until the coordinator lets it go."""
+    """Be a worker, until the coordinator lets it go. Raises Refused or OSError if it does not take it in."""
     sys.setswitchinterval(SWITCH_S)
     raise_file_limit()
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the driver drains
-    try:
-        process = WorkerProcess(bootstrap, capture())
-    except (OSError, ProtocolError):
-        orphaned()
-    process.run()
+    with captured() as logs:
+        WorkerProcess(bootstrap, logs).run()

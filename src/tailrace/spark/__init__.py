@@ -1,0 +1,1 @@
+"""Workers as Spark tasks. The only package that imports pyspark."""
