@@ -1,7 +1,7 @@
 # Every target sets up what it needs: `make demo` works as the first command on a fresh clone.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench sim clean
+.PHONY: help setup demo test check bench sim clean java
 
 # The newest Python that runs (a pyenv shim may exist and still refuse). Another one: make PYTHON=/path/to/python3 …
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
@@ -14,15 +14,18 @@ DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 SEEDS ?= 10000
 
+JAVA_NEEDED := 17
+JAVA_VERSION = "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p'
+
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-setup: $(DEV) ## create .venv with Tailrace and its development tools
+setup: java $(DEV) ## create .venv with Tailrace and its development tools; sees to Java as well
 
-demo: $(DEV) ## a word count that survives the loss of a worker, on this machine
+demo: java $(DEV) ## a word count on a local Spark that survives the loss of a worker
 	@$(BIN)/tailrace demo
 
-test: $(DEV) ## all tests
+test: java $(DEV) ## all tests
 	@$(BIN)/python -m pytest
 
 check: $(DEV) ## lint, format, types, and the direction of imports
@@ -31,8 +34,8 @@ check: $(DEV) ## lint, format, types, and the direction of imports
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/unit/test_import_direction.py
 
-bench: $(DEV) $(BENCH) ## throughput and latency of the engine, in worker processes
-	@$(BIN)/tailrace bench engine --host process
+bench: java $(DEV) $(BENCH) ## throughput and latency of the engine on a local Spark, beside its rivals
+	@$(BIN)/tailrace bench engine
 
 sim: $(DEV) ## the engine's core under simulated faults: SEEDS=10000 histories
 	@$(BIN)/python -m tailrace.sim --seeds $(SEEDS)
@@ -48,6 +51,19 @@ $(BIN)/python:
 		{ echo "make: $(PYTHON) is not a working Python >= 3.11" >&2; exit 1; }
 	@echo "creating $(VENV) with $(PYTHON)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "make: $(PYTHON) cannot create a virtual environment; is its venv package installed?" >&2; exit 1; }
+
+# Spark needs Java. Where we may install it, we do; elsewhere the reader is told what to install.
+java:
+	@version=$$($(JAVA_VERSION)); test "$${version:-0}" -ge $(JAVA_NEEDED) && exit 0; \
+	if test -z "$$JAVA_HOME" && test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+		echo "installing a Java runtime"; export DEBIAN_FRONTEND=noninteractive; \
+		apt-get -qq update >/dev/null; \
+		for package in openjdk-$(JAVA_NEEDED)-jre-headless default-jre-headless; do \
+			apt-get -qq install --no-install-recommends $$package >/dev/null 2>&1 && break; done; \
+	fi; \
+	version=$$($(JAVA_VERSION)); test "$${version:-0}" -ge $(JAVA_NEEDED) || \
+		{ echo "make: Spark needs Java $(JAVA_NEEDED) or later, and $${JAVA_HOME:-PATH} has $${version:-none}; install a headless JRE," \
+			"such as openjdk-$(JAVA_NEEDED)-jre-headless, or point JAVA_HOME to one" >&2; exit 1; }
 
 # C sources are compiled at installation, hence prerequisites. The interpreter is an order-only prerequisite: it is a link to a file that is older than anything here.
 $(DEV): pyproject.toml $(wildcard setup.py) $(shell find src -name '*.c') | $(BIN)/python

@@ -1,5 +1,8 @@
 """Tailrace runs Python stream topologies record by record, and keeps their latency tail short."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tailrace.dashboard import watch
 from tailrace.errors import (
     NotRepeatable,
@@ -25,6 +28,9 @@ from tailrace.runtime.opening import Context
 from tailrace.runtime.run import Run
 from tailrace.topology import Stream, Topology, set_launcher, union
 
+if TYPE_CHECKING:
+    from tailrace.spark.session import local_session
+
 __version__ = "0.1.0.dev0"
 
 __all__ = [
@@ -45,6 +51,7 @@ __all__ = [
     "from_iterable",
     "from_lines",
     "local",
+    "local_session",
     "shuffle",
     "to_call",
     "to_jsonl",
@@ -55,3 +62,12 @@ __all__ = [
 ]
 
 set_launcher(launch)
+
+_ON_SPARK = {"local_session": "session"}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs pyspark is imported when it is asked for: a worker does without, and starts faster."""
+    if name in _ON_SPARK:
+        return getattr(import_module(f"tailrace.spark.{_ON_SPARK[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,34 +3,307 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
+from types import ModuleType
+from typing import Any, TextIO
 
 import click
+import cloudpickle
 from rich.console import Console
 
-from tailrace import TailraceError, __version__
+import tailrace
+from tailrace import Run, TailraceError, TaskError, Topology, __version__
+from tailrace.dashboard import render_summary, watch
 
 MIN_SECONDS = 1.0  # below that nothing is left of a benchmark after its warm-up, and of the demo after its start
+GLANCE_S = 0.1  # how soon a new progress is written down; there is one a second
+SPARE_SLOTS = 1  # of a local Spark: a worker that is lost can come back before its old task is cleared away
+FILE_MODULE = "__tailrace_file__"  # no module that workers could import: what the file defines travels by value
+
+Conf = dict[str, str]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="tailrace")
 def main() -> None:
-    """Python stream topologies, record by record, with a short latency tail."""
+    """Python stream topologies on Spark executors, record by record, with a short latency tail.
+
+    \b
+    New here?
+      tailrace demo               watch a word count survive the loss of a worker
+      tailrace run words.py       run the topology in a file
+      tailrace doctor             something is wrong: find out what
+    """
+
+
+# -- options that several commands share
+
+
+def _parse_conf(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> Conf:
+    for value in values:
+        if "=" not in value.strip("="):
+            raise click.BadParameter(f"{value!r} is not of the form key=value; for example spark.executor.memory=2g")
+    return {key.strip(): text.strip() for key, _, text in (value.partition("=") for value in values)}
+
+
+host_option = click.option(
+    "--host",
+    type=click.Choice(["spark", "process"]),
+    default="spark",
+    show_default=True,
+    help="What hosts the workers: Spark, or plain processes on this machine, which need no Java.",
+)
+master_option = click.option(
+    "--master", metavar="URL", help="Spark master, such as spark://host:7077 or yarn. Without it: a local Spark."
+)
+conf_option = click.option(
+    "--conf", metavar="KEY=VALUE", multiple=True, callback=_parse_conf, help="A Spark setting. May be repeated."
+)
+
+
+# -- run
 
 
 @main.command()
+@click.argument("file", metavar="FILE.py[:NAME]")
+@host_option
+@master_option
+@conf_option
+@click.option("--workers", type=click.IntRange(1, 1024), default=2, show_default=True, help="Each takes a Spark slot.")
+@click.option(
+    "--checkpoint",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Remember here how far the run got. The next run with the same folder goes on from there.",
+)
+@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics here.")
+@click.option("--json", "as_json", is_flag=True, help="Write each progress as a line of JSON, and nothing else.")
+def run(
+    file: str,
+    host: str,
+    master: str | None,
+    conf: Conf,
+    workers: int,
+    checkpoint: str | None,
+    metrics_port: int | None,
+    as_json: bool,
+) -> None:
+    """Run the topology that a Python file defines.
+
+    If the file defines several topologies, name the variable after a colon. Code of the file that is to run with plain
+    python only belongs under `if __name__ == "__main__"`.
+
+    \b
+      tailrace run words.py
+      tailrace run words.py:topology --workers 4 --checkpoint state/
+      tailrace run words.py --master spark://host:7077 --conf spark.executor.memory=2g
+      tailrace run words.py --json | jq .latencyMs.complete.p99
+
+    Ctrl-C drains: nothing more is read, and what was read still arrives. A second Ctrl-C gives up. Exit codes: 0 when
+    all is done, 1 after an error, 130 after Ctrl-C.
+    """
+    if host == "process" and (master is not None or conf):
+        raise click.BadParameter("only Spark has it; did you mean --host spark?", param_hint="--master, --conf")
+    topology = load_topology(file)
+    with ExitStack() as stack:
+        stack.enter_context(_errors_for_people())
+        out = sys.stdout
+        if as_json:
+            stack.enter_context(redirect_stdout(sys.stderr))  # what workers print must not get between the lines
+        spark = stack.enter_context(_session(host, master, conf, workers + SPARE_SLOTS))
+        handle: Run = topology.run(spark, workers=workers, **({"checkpoint": checkpoint} if checkpoint else {}))
+        stack.enter_context(_stopped_at_the_end(handle))
+        if metrics_port is not None:
+            stack.enter_context(_metrics(handle, metrics_port))
+        code = _attend(handle, out if as_json else None)
+    sys.exit(code)
+
+
+def load_topology(place: str) -> Topology:
+    """The topology of ``FILE.py`` or ``FILE.py:NAME``. Complains the way a command does."""
+    path, name = _split(place)
+    if not path.is_file():
+        raise click.BadParameter(f"no such file: {path}; are you in the right folder?", param_hint="FILE.py")
+    found = {key: value for key, value in vars(_load(path)).items() if isinstance(value, Topology)}
+    names = ", ".join(found) or "none"
+    if name:
+        if name not in found:
+            raise click.BadParameter(f"no such topology: {path}:{name}; topologies={names}", param_hint="FILE.py")
+        return found[name]
+    if not found:
+        raise click.BadParameter(
+            f"no topology in {path}; is it inside a function? It must be a variable of the file.", param_hint="FILE.py"
+        )
+    if len({id(topology) for topology in found.values()}) > 1:
+        raise click.BadParameter(
+            f"several topologies in {path}: {names}; which one? Say {path}:{next(iter(found))}", param_hint="FILE.py"
+        )
+    return next(iter(found.values()))
+
+
+def _split(place: str) -> tuple[Path, str]:
+    file, colon, name = place.rpartition(":")
+    return (Path(file), name) if colon and name.isidentifier() and not Path(place).is_file() else (Path(place), "")
+
+
+def _load(path: Path) -> ModuleType:
+    """Execute the user's file much as ``python FILE.py`` would, except that it is not ``__main__``."""
+    module = ModuleType(FILE_MODULE)
+    module.__file__ = str(path)
+    sys.path.insert(0, str(path.absolute().parent))
+    sys.modules[FILE_MODULE] = module  # dataclasses look their module up
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+    except Exception as error:
+        click.echo(users_traceback(error), err=True, nl=False)
+        sys.exit(1)
+    finally:
+        # What a module holds that cannot be looked up is pickled by value, also by workers that pass it on.
+        cloudpickle.unregister_pickle_by_value(module)
+        del sys.modules[FILE_MODULE]
+    return module
+
+
+def users_traceback(error: BaseException) -> str:
+    """The traceback without the frames that are ours."""
+    ours = str(Path(tailrace.__file__).parent) + os.sep
+    story = traceback.TracebackException.from_exception(error)
+    told: traceback.TracebackException | None = story
+    while told is not None:
+        frames = [frame for frame in told.stack if not frame.filename.startswith(ours)]
+        told.stack = traceback.StackSummary.from_list(frames)
+        told = told.__cause__ or told.__context__
+    return "".join(story.format())
+
+
+def _attend(handle: Run, json_out: TextIO | None) -> int:
+    """Show the run until it ends, and tell how it ended. Returns the exit code."""
+    from tailrace.demo import attend
+
+    console = Console(stderr=json_out is not None)
+    show: Callable[[], None] = lambda: watch(handle, console=console)  # noqa: E731
+    if json_out is not None:
+        show = lambda: _write_json(handle, json_out)  # noqa: E731
+    ending = attend(handle, show, console)
+    if json_out is not None and ending != "ended":
+        _write_json(handle, json_out)
+    error = handle.exception()
+    if error is not None and ending != "gave up":
+        raise error
+    if error is None and json_out is None and handle.lastProgress is not None:
+        console.print(f"\n{render_summary(handle.lastProgress)}", markup=False, highlight=False, soft_wrap=True)
+    return 0 if ending == "ended" else 130
+
+
+def _write_json(handle: Run, out: TextIO) -> None:
+    """Every progress until the run is over, the last one included."""
+    shown = None
+    active = True
+    while active:
+        active = handle.isActive  # asked before the progress is read: the last one read is then final
+        progress = handle.lastProgress
+        if progress is not None and progress is not shown:
+            print(json.dumps(progress), file=out, flush=True)
+            shown = progress
+        if active:
+            time.sleep(GLANCE_S)
+
+
+@contextmanager
+def _stopped_at_the_end(handle: Run) -> Iterator[None]:
+    """Whatever goes wrong in here, no worker stays behind."""
+    try:
+        yield
+    finally:
+        if handle.isActive:
+            handle.stop(0)
+
+
+@contextmanager
+def _metrics(handle: Run, port: int) -> Iterator[None]:
+    from tailrace.metrics.prometheus import serve_metrics
+
+    try:
+        server = serve_metrics(handle, port)
+    except OSError as error:
+        raise TailraceError(f"no metrics: {error}") from error
+    with server:
+        click.echo(f"metrics: http://127.0.0.1:{server.port}/metrics", err=True)
+        yield
+
+
+# -- doctor
+
+
+@main.command()
+@master_option
+@conf_option
+def doctor(master: str | None, conf: Conf) -> None:
+    """Check that topologies can run here: Java, Spark, and every executor.
+
+    \b
+      tailrace doctor
+      tailrace doctor --master spark://host:7077 --conf spark.executor.memory=2g
+
+    Exit code 1 if anything is wrong.
+    """
+    from tailrace.spark.doctor import check_java
+
+    java = check_java()
+    try:
+        good = _examine(master, conf) if java.ok else _tell(java)
+    except TailraceError as error:
+        good = _tell_of(False, "Spark session", str(error))
+    click.echo("\nall is well" if good else "\nnot everything is well: see ✗ above")
+    sys.exit(0 if good else 1)
+
+
+def _examine(master: str | None, conf: Conf) -> bool:
+    from tailrace.spark.doctor import examine
+
+    with _session("spark", master, conf, slots=None) as spark:
+        told = [_tell(finding) for finding in examine(spark)]
+    return all(told)
+
+
+def _tell(finding: Any) -> bool:
+    return _tell_of(finding.ok, finding.what, finding.detail)
+
+
+def _tell_of(ok: bool, what: str, detail: str) -> bool:
+    mark = click.style("✓", fg="green") if ok else click.style("✗", fg="red", bold=True)
+    click.echo(f"{mark} {what}" + (f": {detail}" if detail else ""))
+    return ok
+
+
+# -- demo
+
+
+@main.command()
+@host_option
 @click.option("--seconds", type=click.FloatRange(min=MIN_SECONDS), default=12.0, show_default=True)
-@click.option("--workers", type=click.IntRange(1, 64), default=3, show_default=True, help="Worker processes.")
+@click.option("--workers", type=click.IntRange(1, 64), default=3, show_default=True)
 @click.option("--kill/--no-kill", default=True, show_default=True, help="Kill a worker with SIGKILL half-way.")
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), help="Keep the output in this new or empty folder."
 )
-def demo(seconds: float, workers: int, kill: bool, out: Path | None) -> None:
+def demo(host: str, seconds: float, workers: int, kill: bool, out: Path | None) -> None:
     """Count words on this machine, lose a worker half-way, and check that no row was lost or doubled.
+
+    \b
+      tailrace demo
+      tailrace demo --seconds 60 --workers 4 --out rows/
+      tailrace demo --host process            no Java here? it needs none
 
     Ctrl-C drains: what was read still arrives.
     """
@@ -38,24 +311,21 @@ def demo(seconds: float, workers: int, kill: bool, out: Path | None) -> None:
         raise click.BadParameter(f"folder is not empty: {out}; is it the output of an earlier run?", param_hint="--out")
     from tailrace.demo import run_demo
 
-    with _errors_for_people():
-        code = run_demo(seconds, workers, kill, out, Console())
+    with _errors_for_people(), _session(host, None, {}, workers + SPARE_SLOTS) as spark:
+        code = run_demo(seconds, workers, kill, out, Console(), spark)
     sys.exit(code)
+
+
+# -- bench
 
 
 @main.group()
 def bench() -> None:
-    """Measure, beside a baseline that is hard to beat."""
+    """Measure, beside baselines that are hard to beat."""
 
 
 @bench.command()
-@click.option(
-    "--host",
-    type=click.Choice(["process"]),
-    default="process",
-    show_default=True,
-    help="What hosts the workers. Spark is on the way.",
-)
+@host_option
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures here."
 )
@@ -67,17 +337,67 @@ def bench() -> None:
     "--seconds", type=click.FloatRange(min=MIN_SECONDS), default=5.0, show_default=True, help="Of hops, at each rate."
 )
 def engine(host: str, json_file: Path | None, repeats: int, sentences: int, seconds: float) -> None:
-    """Throughput against Bytewax, and latency against bare sockets."""
+    """Throughput against Bytewax, latency against bare sockets and against Spark's micro-batches.
+
+    \b
+      tailrace bench engine --json figures.json
+      tailrace bench engine --host process    without Spark, and not compared with it
+    """
     if json_file is not None and not json_file.absolute().parent.is_dir():
         raise click.BadParameter(f"no such folder: {json_file.absolute().parent}", param_hint="--json")
-    from tailrace.bench.engine import Sizes, render_table, run_engine_benchmark
+    from tailrace.bench.engine import WORKERS, Sizes, render_table, run_engine_benchmark
 
-    with _errors_for_people():
-        result = run_engine_benchmark(Sizes(sentences, seconds, repeats), lambda line: click.echo(line, err=True))
+    with _errors_for_people(), _session(host, None, {}, WORKERS) as spark:
+        sizes = Sizes(sentences, seconds, repeats)
+        result = run_engine_benchmark(sizes, lambda line: click.echo(line, err=True), spark)
     click.echo(f"\n{render_table(result)}")
     if json_file is not None:
         json_file.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
         click.echo(f"\nwritten to {json_file}")
+
+
+# -- common ground
+
+
+@contextmanager
+def _session(host: str, master: str | None, conf: Conf, slots: int | None) -> Iterator[Any]:
+    """A Spark session, stopped at the end; a local one has so many slots. None if Spark is not to host the workers."""
+    if host != "spark":
+        yield None
+        return
+    if sys.stderr.isatty():
+        click.echo("starting Spark …", err=True)
+    spark = _local(slots, conf) if master is None else _remote(master, conf)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own handler cancels all jobs: our workers
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _local(slots: int | None, conf: Conf) -> Any:
+    from tailrace.spark.session import local_session
+
+    settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", shlex.join([*settings, "pyspark-shell"]))
+    return local_session(cores=slots, app_name="tailrace")
+
+
+def _remote(master: str, conf: Conf) -> Any:
+    from tailrace.spark.host import explain
+    from tailrace.spark.session import SparkSession  # type: ignore[attr-defined]
+
+    if master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false", **conf}
+    builder = SparkSession.builder.master(master).appName("tailrace")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise TailraceError(f"no Spark session: master={master}; {explain(error)}") from error
 
 
 @contextmanager
@@ -88,6 +408,9 @@ def _errors_for_people() -> Iterator[None]:
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         sys.exit(130)
+    except TaskError as error:
+        click.echo(str(error), err=True)  # begins with the user's traceback
+        sys.exit(1)
     except TailraceError as error:
         raise click.ClickException(str(error)) from error
 

@@ -13,13 +13,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rich.console import Console
 
@@ -39,6 +39,7 @@ TEXT = (
 WORDS = TEXT.split()
 
 Sentence = tuple[int, str]
+Ending = Literal["ended", "drained", "gave up"]
 
 
 class Word(NamedTuple):
@@ -194,38 +195,46 @@ def _tasks_on(worker: int, progress: dict[str, Any] | None) -> str:
     return ", ".join(labels) or "all of its tasks"
 
 
-def run_demo(seconds: float, workers: int, kill: bool, out: Path | None, console: Console) -> int:
+def run_demo(seconds: float, workers: int, kill: bool, out: Path | None, console: Console, spark: Any = None) -> int:
     """Run it, show it, judge it. Returns the exit code: 0, 1 if a row is missing or doubled, 130 after Ctrl-C."""
     with _folder(out) as folder:
         total = max(1, round(seconds * RATE))
         topology = build(folder, total, workers)
-        _print(console, f"{topology}\n\n{total:,} sentences at {RATE} a second, on {workers} worker processes")
+        where = f"{workers} worker processes" if spark is None else f"{workers} workers, each a task of a local Spark"
+        _print(console, f"{topology}\n\n{total:,} sentences at {RATE} a second, on {where}")
         _print(
             console, f"one sentence in {SLOW_EVERY} takes look_up {SLOW_S / QUICK_S:.0f} times as long as the rest\n"
         )
-        run: Run = topology.run(workers=workers)
+        run: Run = topology.run(spark, workers=workers)
         killer = Killer(run, seconds / 2, console)
         if kill:
             killer.start()
-        interrupted = _attend(run, console)
+        ending = attend(run, lambda: watch(run, INTERVAL_S, console), console)
         if kill:
             killer.cancel()
-        return _conclude(run, judge(folder, None if interrupted else total), interrupted, out, console)
+        error = run.exception()
+        if error is not None and ending != "gave up":
+            raise error
+        return _conclude(run, judge(folder, total if ending == "ended" else None), ending != "ended", out, console)
 
 
-def _attend(run: Run, console: Console) -> bool:
-    """Watch until the run ends. True if the user ended it, in which case it was drained."""
+def attend(run: Run, show: Callable[[], None], console: Console) -> Ending:
+    """Show a run until it ends. The first Ctrl-C drains it, the second gives up. An error of the run is not raised."""
     try:
-        watch(run, INTERVAL_S, console)
-        run.awaitTermination()
+        show()
+        return "ended"
     except KeyboardInterrupt:
         _print(console, "\ndraining: what was read becomes durable, nothing more is read (Ctrl-C again to give up)")
-        run.stop()
-        return True
     except BaseException:
         run.stop(0)
         raise
-    return False
+    try:
+        run.stop()
+        return "drained"
+    except KeyboardInterrupt:
+        _print(console, "giving up: what was not drained is left to a run that resumes from the checkpoint, if any")
+        run.stop(0)
+        return "gave up"
 
 
 def _conclude(run: Run, verdict: Verdict, interrupted: bool, out: Path | None, console: Console) -> int:

@@ -69,6 +69,8 @@ class AuthenticationError(ProtocolError):
 def shorten(value: Any, limit: int = 200) -> str:
     """``repr(value)`` that never raises and never floods a log."""
     try:
+        if isinstance(value, str | bytes | bytearray | list | tuple) and len(value) > limit:
+            return f"{repr(value[:limit])[:limit]}… (length {len(value)})"
         text = repr(value)
     except Exception as error:  # a broken __repr__ must not hide the error being reported
         text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"

@@ -6,9 +6,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tailrace
-from tailrace import TailraceError, demo
+from tailrace import TailraceError, cli, demo
 from tailrace.bench import engine
 from tailrace.cli import main
 
@@ -24,6 +27,7 @@ TAILRACE = [sys.executable, "-m", "tailrace.cli"]
 BARE_AND_OURS = [
     f"{who}{p}_ms_{rate}" for who in ("", "bare_") for p in ("p50", "p99", "p999") for rate in (1000, 5000)
 ]
+MICRO_BATCHES = [f"spark_{p}_ms_1000" for p in ("p50", "p99", "p999")]
 WORDS = ["words_per_s", "cpu_s_per_mwords"]
 BYTEWAX = ["bytewax_words_per_s", "bytewax_cpu_s_per_mwords", "bytewax_bundles_words_per_s"]
 
@@ -36,8 +40,15 @@ def test_version_and_help() -> None:
     assert invoke("--version").output == f"tailrace, version {tailrace.__version__}\n"
     result = invoke("--help")
     assert result.exit_code == 0
-    assert "demo" in result.output
-    assert "bench" in result.output
+    for command in ("run", "doctor", "demo", "bench"):
+        assert command in result.output
+
+
+@pytest.mark.parametrize("command", [("run",), ("doctor",), ("demo",), ("bench", "engine")])
+def test_help_shows_examples(command: tuple[str, ...]) -> None:
+    result = invoke(*command, "--help")
+    assert result.exit_code == 0
+    assert f"\n    tailrace {' '.join(command)}" in result.output
 
 
 @pytest.mark.parametrize(
@@ -45,7 +56,18 @@ def test_version_and_help() -> None:
     [
         (("demo", "--workers", "0"), "'--workers': 0 is not in the range 1<=x<=64"),
         (("demo", "--seconds", "0.1"), "'--seconds': 0.1 is not in the range x>=1.0"),
-        (("bench", "engine", "--host", "spark"), "'--host': 'spark' is not 'process'"),
+        (("bench", "engine", "--host", "storm"), "'--host': 'storm' is not one of 'spark', 'process'"),
+        (("demo", "--host", "storm"), "'--host': 'storm' is not one of 'spark', 'process'"),
+        (("run",), "Missing argument 'FILE.py[:NAME]'"),
+        (("run", "no/such.py"), "no such file: no/such.py; are you in the right folder?"),
+        (
+            ("run", "f.py", "--conf", "spark.executor.memory"),
+            "'--conf': 'spark.executor.memory' is not of the form key",
+        ),
+        (("run", "f.py", "--conf", "=2g"), "'--conf': '=2g' is not of the form key=value"),
+        (("run", "f.py", "--host", "process", "--master", "yarn"), "only Spark has it; did you mean --host spark?"),
+        (("run", "f.py", "--metrics-port", "70000"), "'--metrics-port': 70000 is not in the range 0<=x<=65535"),
+        (("doctor", "--conf", "x"), "'--conf': 'x' is not of the form key=value"),
         (("bench", "engine", "--repeats", "0"), "'--repeats': 0 is not in the range x>=1"),
         (("bench", "engine", "--sentences", "1"), "'--sentences': 1 is not in the range x>=1000"),
         (("bench", "engine", "--json", "/no/such/folder/f.json"), "--json: no such folder: /no/such/folder"),
@@ -69,9 +91,17 @@ def test_demo_does_not_mix_its_output_with_another(tmp_path: Path) -> None:
 
 
 def result_of(repeats: int = 3, without: str = "nothing") -> dict[str, Any]:
-    keys = [*BARE_AND_OURS, *WORDS, *BYTEWAX, "bytewax_bundles_cpu_s_per_mwords"]
+    keys = [*BARE_AND_OURS, *MICRO_BATCHES, *WORDS, *BYTEWAX, "bytewax_bundles_cpu_s_per_mwords"]
     samples = {key: [float(number + 1) for number in range(repeats)] for key in keys if not key.startswith(without)}
-    facts = {"repeats": repeats, "sentences": 1000, "seconds": 1.0, "cores": 2, "python": "3.11", "load_before": 0.5}
+    facts = {
+        "host": "spark",
+        "repeats": repeats,
+        "sentences": 1000,
+        "seconds": 1.0,
+        "cores": 2,
+        "python": "3.11",
+        "load_before": 0.5,
+    }
     return {**engine.summarise(samples), **facts}
 
 
@@ -86,7 +116,13 @@ def test_the_table_has_ratios_and_ranges() -> None:
     table = engine.render_table(result_of())
     assert re.search(r"^Tailrace / Bytewax +1\.00 x +1\.00 x$", table, re.MULTILINE)
     assert re.search(r"^Tailrace at 5,000/s +2\.00  \[1\.00\.\.3\.00\] ", table, re.MULTILINE)
+    assert re.search(r"^Spark micro-batches at 1,000/s +2\.00  \[1\.00\.\.3\.00\] ", table, re.MULTILINE)
+    assert re.search(r"^micro-batches / Tailrace +1 x +1 x +1 x$", table, re.MULTILINE)
     assert "few repeats" not in table
+
+
+def test_the_table_does_without_spark() -> None:
+    assert "icro-batches" not in engine.render_table(result_of(without="spark"))
 
 
 def test_the_table_does_without_bytewax_and_warns_of_few_repeats() -> None:
@@ -95,42 +131,54 @@ def test_the_table_does_without_bytewax_and_warns_of_few_repeats() -> None:
     assert "few repeats" in table
 
 
-def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("spark", [None, object()], ids=["process", "spark"])
+def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch, spark: object) -> None:
     order: list[str] = []
+    hosts: list[object] = []
 
-    def words(name: str) -> dict[str, float]:
-        order.append(name)
+    def words(total: int, host: object) -> dict[str, float]:
+        order.append("words")
+        hosts.append(host)
         return {"words_per_s": 1.0, "cpu_s": 1.0, "words": 1}
 
-    def hops(name: str, rate: int, seconds: float) -> dict[str, float]:
+    def hops(name: str, rate: int) -> dict[str, float]:
         order.append(f"{name} {rate}")
         return {"p50_ms": 1.0, "p99_ms": 1.0, "p999_ms": 1.0}
 
-    monkeypatch.setattr(engine, "run_words", lambda total: words("words"))
-    monkeypatch.setattr(engine, "run_hops", lambda rate, seconds: hops("hops", rate, seconds))
-    monkeypatch.setattr(engine, "run_bare_hops", lambda rate, seconds: hops("bare", rate, seconds))
+    def our_hops(rate: int, seconds: float, host: object) -> dict[str, float]:
+        hosts.append(host)
+        return hops("hops", rate)
+
+    monkeypatch.setattr(engine, "run_words", words)
+    monkeypatch.setattr(engine, "run_hops", our_hops)
+    monkeypatch.setattr(engine, "run_bare_hops", lambda rate, seconds: hops("bare", rate))
+    monkeypatch.setattr(engine, "run_spark_query", lambda host, rate, seconds: hops("query", rate))
     monkeypatch.setattr(engine, "why_unavailable", lambda: "bytewax is not installed")
     said: list[str] = []
-    result = engine.run_engine_benchmark(engine.Sizes(1000, 1.0, 2), said.append)
-    assert order == ["words", "hops 1000", "bare 1000", "hops 5000", "bare 5000"] * 2
+    result = engine.run_engine_benchmark(engine.Sizes(1000, 1.0, 2), said.append, spark)
+    query = [] if spark is None else ["query 1000"]
+    assert order == ["words", "hops 1000", "bare 1000", *query, "hops 5000", "bare 5000"] * 2
+    assert set(hosts) == {spark}
     assert said[0] == "the comparison with Bytewax is skipped: bytewax is not installed"
     assert len(said) == 1 + len(order)
     assert "bytewax_words_per_s" not in result
+    assert ("spark_p50_ms_1000" in result) == (spark is not None)
+    assert result["host"] == ("process" if spark is None else "spark")
 
 
 def test_an_error_is_told_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(sizes: engine.Sizes, say: engine.Say) -> dict[str, Any]:
+    def fail(sizes: engine.Sizes, say: engine.Say, spark: object) -> dict[str, Any]:
         raise TailraceError("hops did not finish: rate=5000")
 
     monkeypatch.setattr(engine, "run_engine_benchmark", fail)
-    result = invoke("bench", "engine")
+    result = invoke("bench", "engine", "--host", "process")
     assert result.exit_code == 1
     assert result.output == "Error: hops did not finish: rate=5000\n"
 
 
 def test_bench_engine_really(tmp_path: Path) -> None:
     file = tmp_path / "bench.json"
-    options = ["--sentences", "2000", "--seconds", "1", "--repeats", "1", "--json", str(file)]
+    options = ["--host", "process", "--sentences", "2000", "--seconds", "1", "--repeats", "1", "--json", str(file)]
     done = subprocess.run([*TAILRACE, "bench", "engine", *options], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     figures = json.loads(file.read_text())
@@ -145,12 +193,194 @@ def test_bench_engine_really(tmp_path: Path) -> None:
     assert figures["python"].startswith("3.")
 
 
+# --- run
+
+WORDS_FILE = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tailrace as tr
+from helper import split
+
+
+@dataclass
+class Word:  # travels between workers, which cannot import this file
+    text: str
+
+
+def show(word: Word) -> None:
+    print("seen", word.text)
+    if word.text == "{poison}":
+        raise ValueError("not this one")
+
+
+topology = tr.Topology("words")
+words = topology.source("lines", tr.from_iterable(["b a", "c"])).flat_map("split", split, tasks=2)
+words = words.map("word", lambda text: Word(text), tasks=2).map("again", lambda word: word, tasks=2)
+words.sink("out", tr.to_call(show))
+
+if __name__ == "__main__":
+    raise SystemExit("this is for python words.py only")
+"""
+
+
+def words_file(folder: Path, poison: str = "") -> str:
+    (folder / "helper.py").write_text("def split(line):\n    return line.split()\n")
+    file = folder / "words.py"
+    file.write_text(WORDS_FILE.format(poison=poison))
+    return str(file)
+
+
+def tailrace_run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [*TAILRACE, "run", *arguments, "--host", "process"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["", ":topology"])
+def test_run_shows_progress_and_a_summary(tmp_path: Path, name: str) -> None:
+    done = tailrace_run(words_file(tmp_path) + name)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert sorted(re.findall(r"seen (.)", done.stdout)) == ["a", "b", "c"]
+    assert re.search(r"^\S+ words finished \| ", done.stdout, re.MULTILINE)
+    assert re.search(r"^words after [\d.]+ s: finished$", done.stdout, re.MULTILINE)
+
+
+def test_run_as_json_writes_nothing_else(tmp_path: Path) -> None:
+    done = tailrace_run(words_file(tmp_path), "--json", "--checkpoint", str(tmp_path / "state"), "--metrics-port", "0")
+    assert done.returncode == 0, done.stderr
+    progress = [json.loads(line) for line in done.stdout.splitlines()]
+    assert progress[-1]["status"] == "finished"
+    assert progress[-1]["completed"] == 2
+    assert "seen a" in done.stderr  # what workers print is not lost
+    assert re.search(r"^metrics: http://127\.0\.0\.1:\d+/metrics$", done.stderr, re.MULTILINE)
+    again = tailrace_run(words_file(tmp_path), "--json", "--checkpoint", str(tmp_path / "state"))
+    assert json.loads(again.stdout.splitlines()[-1])["completed"] == 0
+
+
+def test_a_failing_function_is_shown_as_its_author_sees_it(tmp_path: Path) -> None:
+    done = tailrace_run(words_file(tmp_path, poison="a"))
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].startswith(f'  File "{tmp_path / "words.py"}", line ')
+    assert "ValueError: not this one" in lines
+    assert lines[-1].startswith("operator failed: operator=out task=0 tuple=")
+    assert str(Path(tailrace.__file__).parent) not in done.stderr
+
+
+def test_a_taken_metrics_port_is_told_and_stops_the_run(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = tailrace_run(words_file(tmp_path), "--metrics-port", str(port))
+    assert done.returncode == 1
+    assert done.stderr == f"Error: no metrics: port is taken: port={port}; is another run using it?\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "expected"),
+    [
+        ("x = 1", "", "no topology in {file}; is it inside a function? It must be a variable of the file."),
+        ("x = 1", ":x", "no such topology: {file}:x; topologies=none"),
+        (
+            "a, b = tr.Topology('a'), tr.Topology('b')",
+            "",
+            "several topologies in {file}: a, b; which one? Say {file}:a",
+        ),
+        ("a, b = tr.Topology('a'), tr.Topology('b')", ":c", "no such topology: {file}:c; topologies=a, b"),
+    ],
+)
+def test_which_topology_must_be_clear(tmp_path: Path, code: str, name: str, expected: str) -> None:
+    file = tmp_path / "f.py"
+    file.write_text(f"import tailrace as tr\n{code}\n")
+    result = invoke("run", f"{file}{name}")
+    assert result.exit_code == 2
+    assert expected.format(file=file) in result.output
+
+
+def test_one_topology_under_two_names_is_one(tmp_path: Path) -> None:
+    file = tmp_path / "f.py"
+    file.write_text("import tailrace as tr\na = b = tr.Topology('one')\n")
+    assert cli.load_topology(str(file)).name == "one"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("1 / 0", 'Traceback (most recent call last):\n  File "{file}", line 2, in <module>\n    1 / 0\n'),
+        ("x = (", '  File "{file}", line 2\n    x = (\n'),
+        ("tr.Topology('t').source('s', 3)", "tailrace.errors.TopologyError: not a source: operator=s"),
+    ],
+)
+def test_an_error_in_the_file_is_shown_without_our_frames(tmp_path: Path, code: str, expected: str) -> None:
+    file = tmp_path / "f.py"
+    file.write_text(f"import tailrace as tr\n{code}\n")
+    result = invoke("run", str(file))
+    assert result.exit_code == 1
+    assert expected.format(file=file) in result.output
+    assert str(Path(tailrace.__file__).parent) not in result.output
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_drains_a_run_and_twice_gives_up(tmp_path: Path, presses: int) -> None:
+    (tmp_path / "f.py").write_text(
+        "import time\nimport tailrace as tr\n"
+        "def read(split, splits):\n    return range(10**9)\n"
+        f"def slow(n):\n    time.sleep({0.001 if presses == 1 else 2})\n    print('seen')\n    return n\n"
+        "topology = tr.Topology('endless')\n"
+        "numbers = topology.source('numbers', tr.at_rate(read, 100))\n"
+        "numbers.map('slow', slow, kind='blocking').sink('out', tr.to_call(lambda n: None))\n"
+    )
+    command = [*TAILRACE, "run", str(tmp_path / "f.py"), "--host", "process"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            wanted = ["seen"] + ["draining"] * (presses - 1)
+            for word in wanted:
+                assert any(word in line for line in process.stdout)
+                process.send_signal(signal.SIGINT)
+            rest = process.communicate(timeout=60)[0]
+        finally:
+            process.kill()
+    assert process.returncode == 130, rest
+    assert ("giving up" in rest) == (presses == 2)
+    assert ("endless after" in rest) == (presses == 1)
+
+
+# --- doctor
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_doctor_tells_what_is_wrong(monkeypatch: pytest.MonkeyPatch, ok: bool) -> None:
+    from tailrace.spark import doctor
+
+    @contextmanager
+    def no_session(*_: object, **__: object) -> Iterator[None]:
+        yield None
+
+    findings = [doctor.Finding(True, "Java", "version 17"), doctor.Finding(ok, "slots", "4 of 4 free")]
+    monkeypatch.setattr(doctor, "check_java", lambda: findings[0])
+    monkeypatch.setattr(doctor, "examine", lambda spark: findings)
+    monkeypatch.setattr(cli, "_session", no_session)
+    result = invoke("doctor")
+    assert result.exit_code == (0 if ok else 1)
+    assert f"✓ Java: version 17\n{'✓' if ok else '✗'} slots: 4 of 4 free\n" in result.output
+
+
+def test_doctor_without_java_starts_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    result = invoke("doctor")
+    assert result.exit_code == 1
+    assert "✗ Java: no Java found: JAVA_HOME=/nowhere;" in result.output
+
+
 # --- demo
 
 
 def test_demo_really(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    options = ["--seconds", "4", "--workers", "2", "--out", str(out)]
+    options = ["--host", "process", "--seconds", "4", "--workers", "2", "--out", str(out)]
     done = subprocess.run([*TAILRACE, "demo", *options], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     expected = sum(len(demo.split_words(demo.sentence(number))) for number in range(4 * demo.RATE))
@@ -165,7 +395,7 @@ def test_demo_really(tmp_path: Path) -> None:
 
 def test_ctrl_c_drains(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    options = ["--seconds", "60", "--no-kill", "--workers", "2", "--out", str(out)]
+    options = ["--host", "process", "--seconds", "60", "--no-kill", "--workers", "2", "--out", str(out)]
     with subprocess.Popen([*TAILRACE, "demo", *options], stdout=subprocess.PIPE, text=True) as process:
         try:
             deadline = time.monotonic() + 60

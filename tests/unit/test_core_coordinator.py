@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.coordinator import Coordinator, CoordinatorLimits, Phase, WorkerState
+from tailrace.core.coordinator import STABLE_NS, Coordinator, CoordinatorLimits, Phase, WorkerState
 from tailrace.core.messages import (
     Abandon,
     Alive,
@@ -230,21 +230,45 @@ def test_a_source_that_died_is_not_settled_any_more(run: Run) -> None:
 
 def test_a_worker_that_keeps_dying_ends_the_run(run: Run) -> None:
     run.running()
-    for _ in range(LIMITS.max_deaths):
+    for _ in range(LIMITS.max_deaths - 1):
         run.replace(1)
     assert run.coordinator.phase is Phase.RUNNING
     commands = run.coordinator.exited(1, run.epoch(1), "exit code 9", run.now_ns)
-    text = "a worker keeps dying: worker=1 deaths=3 last='exit code 9'; does a tuple crash it?"
+    text = "a worker keeps dying: worker=1 deaths=2 last='exit code 9'; does a tuple crash it?"
     assert isinstance(run.coordinator.error, WorkerLost) and str(run.coordinator.error) == text
     assert sent(commands, Leave) == [0] and not any(isinstance(command, StartWorker) for command in commands)
 
 
-def test_progress_forgives_deaths(run: Run) -> None:
+def test_progress_of_all_splits_forgives_deaths(run: Run) -> None:
     run.running()
-    for offset in range(1, 4 * LIMITS.max_deaths):
+    for step in range(1, 4 * LIMITS.max_deaths):
         run.replace(1)
-        run.say(Prefixes, 0, {0: Position(offset, None)})
+        run.say(Prefixes, 0, {0: Position(step, None), 1: Position(7 + step, None)})
     assert run.coordinator.phase is Phase.RUNNING and run.coordinator.restarts_of(1) == 4 * LIMITS.max_deaths - 1
+
+
+def test_progress_of_others_does_not_forgive_what_holds_one_split_back(run: Run) -> None:
+    run.running()
+    run.replace(1)
+    run.say(Prefixes, 0, {0: Position(5, None)})
+    run.coordinator.exited(1, run.epoch(1), "exit code 9", run.now_ns)
+    assert isinstance(run.coordinator.error, WorkerLost)
+
+
+def test_a_long_life_forgives_deaths(run: Run) -> None:
+    run.running()
+    for _ in range(4 * LIMITS.max_deaths):
+        run.replace(1)
+        run.now_ns += STABLE_NS + 1
+        run.coordinator.excuse(run.now_ns)
+    assert run.coordinator.phase is Phase.RUNNING
+
+
+def test_a_coordinator_that_was_held_up_blames_nobody(run: Run) -> None:
+    run.running()
+    run.now_ns += 10 * LIMITS.heartbeat_timeout_ns
+    run.coordinator.excuse(run.now_ns)
+    assert not any(isinstance(command, Abandon) for command in run.tick(0))
 
 
 # -- lost links

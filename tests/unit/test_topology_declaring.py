@@ -248,7 +248,7 @@ def test_run_hands_the_frozen_topology_to_the_launcher(topology: Topology, lines
 def test_run_has_defaults(topology: Topology, lines: Stream, launches: list[Any]) -> None:
     lines.sink("out", AnySink())
     topology.run()
-    assert launches == [((topology, None), {"workers": 2})]
+    assert launches == [((topology, None), {})], "how many workers there are is up to the launcher"
 
 
 def test_run_validates_first(topology: Topology, lines: Stream, launches: list[Any]) -> None:

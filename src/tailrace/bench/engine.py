@@ -1,4 +1,4 @@
-"""The engine's benchmark: word count against Bytewax, and three hops against bare sockets.
+"""The engine's benchmark: word count against Bytewax; three hops against bare sockets and Spark's micro-batches.
 
 Contenders take turns within each repeat, so that a busy minute of the machine hurts all of them alike. What is told is
 the median of the repeats, beside all of them: on a shared machine the spread is half of the answer.
@@ -18,11 +18,16 @@ from typing import Any
 from tailrace.bench.bare_hops import run_bare_hops
 from tailrace.bench.bytewax_words import Flow, run_bytewax, why_unavailable
 from tailrace.bench.engine_hops import run_hops
+from tailrace.bench.engine_words import WORKERS as WORKERS
 from tailrace.bench.engine_words import run_words
+from tailrace.bench.spark_query import run_spark_query
 
 RATES = (1_000, 5_000)  # tuples a second
+QUERY_RATE = RATES[0]  # of the Spark query; its latency is that of its batches, whatever the rate
 MIN_REPEATS = 3
 LATENCIES = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
+HOSTS = {"spark": "Spark", "process": "this program"}
+HOPPERS = {"Tailrace": "", "bare sockets": "bare_", "Spark micro-batches": "spark_"}
 
 Figures = dict[str, float]
 Say = Callable[[str], None]
@@ -45,13 +50,16 @@ class Contest:
     run: Callable[[], Figures]
 
 
-def run_engine_benchmark(sizes: Sizes, say: Say) -> dict[str, Any]:
-    """Measure everything, telling ``say`` how it goes. The result is flat: see ``summarise``."""
+def run_engine_benchmark(sizes: Sizes, say: Say, spark: Any = None) -> dict[str, Any]:
+    """Measure everything, telling ``say`` how it goes. The result is flat: see ``summarise``.
+
+    With a Spark session, workers are its tasks, and its micro-batches are measured as well.
+    """
     reason = why_unavailable()
     if reason is not None:
         say(f"the comparison with Bytewax is skipped: {reason}")
     facts = _machine()
-    contests = list(_contests(sizes, with_bytewax=reason is None))
+    contests = list(_contests(sizes, spark, with_bytewax=reason is None))
     samples: dict[str, list[float]] = {}
     for repeat in range(sizes.repeats):
         for number, contest in enumerate(contests):
@@ -60,7 +68,7 @@ def run_engine_benchmark(sizes: Sizes, say: Say) -> dict[str, Any]:
                 samples.setdefault(key, []).append(value)
             place = f"{repeat * len(contests) + number + 1}/{sizes.repeats * len(contests)}"
             say(f"{place:>7}  {contest.title:<30}  {_in_words(figures)}")
-    return {**summarise(samples), **_settings(sizes), **facts}
+    return {**summarise(samples), **_settings(sizes, spark), **facts}
 
 
 def summarise(samples: dict[str, list[float]]) -> dict[str, Any]:
@@ -69,19 +77,24 @@ def summarise(samples: dict[str, list[float]]) -> dict[str, Any]:
     return {**medians, **{f"{key}_spread": values for key, values in samples.items()}}
 
 
-def _contests(sizes: Sizes, *, with_bytewax: bool) -> Iterator[Contest]:
-    yield Contest("word count", lambda: _words("", run_words(sizes.sentences)))
+def _contests(sizes: Sizes, spark: Any, *, with_bytewax: bool) -> Iterator[Contest]:
+    yield Contest("word count", lambda: _words("", run_words(sizes.sentences, spark)))
     if with_bytewax:
         yield Contest("word count, Bytewax", lambda: _words("bytewax_", _bytewax(sizes.sentences, "words")))
         yield Contest(
             "word count, Bytewax bundles", lambda: _words("bytewax_bundles_", _bytewax(sizes.sentences, "bundles"))
         )
     for rate in RATES:
-        yield Contest(f"hops at {rate:,}/s", lambda rate=rate: _hops("", rate, run_hops(rate, sizes.seconds)))  # type: ignore[misc]
+        yield Contest(f"hops at {rate:,}/s", lambda rate=rate: _hops("", rate, run_hops(rate, sizes.seconds, spark)))  # type: ignore[misc]
         yield Contest(
             f"hops at {rate:,}/s, bare sockets",
             lambda rate=rate: _hops("bare_", rate, run_bare_hops(rate, sizes.seconds)),  # type: ignore[misc]
         )
+        if spark is not None and rate == QUERY_RATE:
+            yield Contest(
+                f"hops at {rate:,}/s, micro-batches",
+                lambda rate=rate: _hops("spark_", rate, run_spark_query(spark, rate, sizes.seconds)),  # type: ignore[misc]
+            )
 
 
 def _bytewax(sentences: int, flow: Flow) -> Figures:
@@ -100,8 +113,9 @@ def _hops(prefix: str, rate: int, result: Figures) -> Figures:
     return {f"{prefix}{key}_{rate}": result[key] for key in LATENCIES}
 
 
-def _settings(sizes: Sizes) -> dict[str, Any]:
-    return {"sentences": sizes.sentences, "seconds": sizes.seconds, "repeats": sizes.repeats, "host": "process"}
+def _settings(sizes: Sizes, spark: Any) -> dict[str, Any]:
+    host = "process" if spark is None else "spark"
+    return {"sentences": sizes.sentences, "seconds": sizes.seconds, "repeats": sizes.repeats, "host": host}
 
 
 def _machine() -> dict[str, Any]:
@@ -155,13 +169,20 @@ def _cpu(result: dict[str, Any], key: str) -> tuple[str, str]:
 def _hops_table(result: dict[str, Any]) -> list[str]:
     rows: list[Sequence[str]] = [("three hops, ms", *(cell for name in LATENCIES.values() for cell in (name, "")))]
     for rate in RATES:
-        for title, prefix in (("Tailrace", ""), ("bare sockets", "bare_")):
+        for title, prefix in HOPPERS.items():
             keys = [f"{prefix}{key}_{rate}" for key in LATENCIES]
-            cells = [cell for key in keys for cell in (f"{result[key]:.2f}", _range(result, key, "{:.2f}"))]
-            rows.append((f"{title} at {rate:,}/s", *cells))
-        ratios = [result[f"{key}_{rate}"] / result[f"bare_{key}_{rate}"] for key in LATENCIES]
-        rows.append(("Tailrace / bare sockets", *(cell for ratio in ratios for cell in (f"{ratio:.2f} x", ""))))
+            if keys[0] in result:
+                cells = [cell for key in keys for cell in (f"{result[key]:.2f}", _range(result, key, "{:.2f}"))]
+                rows.append((f"{title} at {rate:,}/s", *cells))
+        rows.append(("Tailrace / bare sockets", *_ratios(result, rate, "", "bare_", "{:.2f} x")))
+        if f"spark_p50_ms_{rate}" in result:
+            rows.append(("micro-batches / Tailrace", *_ratios(result, rate, "spark_", "", "{:,.0f} x")))
     return _aligned(rows)
+
+
+def _ratios(result: dict[str, Any], rate: int, above: str, below: str, form: str) -> list[str]:
+    pairs = [(result[f"{above}{key}_{rate}"], result[f"{below}{key}_{rate}"]) for key in LATENCIES]
+    return [cell for one, other in pairs for cell in (form.format(one / other), "")]
 
 
 def _range(result: dict[str, Any], key: str, form: str) -> str:
@@ -176,11 +197,14 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _footnotes(result: dict[str, Any]) -> list[str]:
     few = ["These are few repeats: too few to tell a difference from noise."] if result["repeats"] < MIN_REPEATS else []
+    query = "Micro-batches: a Structured Streaming query with three Python functions, as often as Spark can start one."
+    micro_batches = [query] if f"spark_p50_ms_{QUERY_RATE}" in result else []
     return [
         *few,
         f"Medians of {result['repeats']} repeats [least..most]; {result['sentences']:,} sentences, "
-        f"{result['seconds']:g} s a rate; two processes each.",
+        f"{result['seconds']:g} s a rate; two processes each, ours hosted by {HOSTS[result['host']]}.",
         f"{result['cores']} cores, Python {result['python']}, load {result['load_before']} before the start.",
         "Tailrace's CPU time includes the start of its workers and its time their end; Bytewax's include neither.",
+        *micro_batches,
         "Tailrace acknowledges every tuple; Bytewax runs without recovery, and bare sockets have none.",
     ]

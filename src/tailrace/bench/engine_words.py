@@ -51,9 +51,9 @@ def word_count(total: int) -> Topology:
     return topology
 
 
-def run_words(total: int) -> dict[str, float]:
+def run_words(total: int, spark: Any = None) -> dict[str, float]:
     """Count the words of ``total`` sentences. The clock runs from when all workers are ready."""
-    run = word_count(total).run(workers=WORKERS)
+    run = word_count(total).run(spark, workers=WORKERS)
     run.awaitRunning()
     started = monotonic()
     if not run.awaitTermination(TIMEOUT_S):

@@ -13,7 +13,7 @@ from tailrace.core.ledger import Ledger, LedgerLimits
 from tailrace.core.messages import Position
 from tailrace.core.opentask import AsyncTask, BatchTask
 from tailrace.core.plan import EdgePlan, OperatorPlan, Plan
-from tailrace.core.router import Lane, LaneOut, Out
+from tailrace.core.router import Lane, LaneOut, Out, Unroutable
 from tailrace.core.sinklog import SinkLog
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.stage import (
@@ -102,7 +102,7 @@ class _Builder:
         wiring.letters = tuple(self._out(task, index, edge) for edge in outgoing if edge.port is Port.DEAD_LETTERS)
         for out in main:
             if isinstance(out, LaneOut):
-                out.unroutable = wiring.failed
+                out.unroutable = _blame(wiring, plan.operators[out.edge.downstream].name)
         return wiring
 
     def source(self, number: int) -> SourceTask:
@@ -143,6 +143,18 @@ class _Builder:
         stage = CommitSinkStage(committing, log, task.acks, self._plan, self._around.rng, wiring)
         task.sinks.append(stage)
         return stage
+
+
+def _blame(wiring: Wiring, downstream: str) -> Unroutable:
+    """A tuple that a grouping cannot place is its sender's to deal with, but the one it was meant for is named too."""
+
+    def unroutable(
+        emission: int, split: int, offset: int, value: Any, lineage: int | None, error: BaseException
+    ) -> int:
+        error.add_note(f"while choosing a task of operator {downstream}")
+        return wiring.failed(emission, split, offset, value, lineage, error)
+
+    return unroutable
 
 
 EPOCH_OFFSETS = 40

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tailrace.clock import SECOND_NS
 from tailrace.core.messages import (
     Abandon,
     Address,
@@ -47,6 +48,12 @@ from tailrace.errors import WorkerLost, WorkersMissing
 
 TOO_LATE = "it did not start in time"
 
+KILLED = "killed by signal"
+"""How a reason begins that says nothing of whether the next process will do better."""
+
+STABLE_NS = 60 * SECOND_NS
+"""A worker that has lived so long did not die of what killed the one before it."""
+
 
 class Phase(Enum):
     STARTING = "starting"  # not all workers have been ready yet
@@ -71,7 +78,7 @@ class CoordinatorLimits:
     settle_ns: int  # how long news of a lost link may be followed by news of a dead worker
     flush_every_ns: int
     leave_timeout_ns: int
-    max_deaths: int  # of one worker, without any prefix moving in between
+    max_deaths: int  # of one worker in a row, each soon after the other and with some split not moving at all
 
 
 @dataclass
@@ -84,7 +91,7 @@ class _Worker:
     applied: int = 0
     deaths: int = 0
     restarts: int = 0
-    last_why: str = ""
+    at_death: dict[int, int] = field(default_factory=dict)  # how far splits were when it last died
 
 
 @dataclass
@@ -184,6 +191,11 @@ class Coordinator:
             commands += self._broadcast(Flush())
         return commands
 
+    def excuse(self, now_ns: int) -> None:
+        """The coordinator itself was held up: silence until now counts against nobody."""
+        for entry in self._table.values():
+            entry.heard_ns = max(entry.heard_ns, now_ns)
+
     def drain(self, now_ns: int) -> list[Command]:
         """The user wants to stop: sources read no more; the run ends when all they have read is durable."""
         if self.draining or self.phase in (Phase.LEAVING, Phase.FINISHED):
@@ -204,8 +216,7 @@ class Coordinator:
         old = self._table.get(worker)
         entry = _Worker(self._next_epoch, now_ns)
         if old is not None:
-            entry.deaths, entry.restarts = old.deaths, old.restarts
-            entry.last_why = old.last_why
+            entry.deaths, entry.restarts, entry.at_death = old.deaths, old.restarts, old.at_death
         self._table[worker] = entry
         self._next_epoch += 1
         return StartWorker(worker, entry.epoch)
@@ -227,13 +238,16 @@ class Coordinator:
     def _bury(self, worker: int, why: str, now_ns: int) -> list[Command]:
         """Declare a worker's epoch dead, tell the others, and start it anew."""
         entry = self._table[worker]
-        if self.phase is Phase.STARTING and entry.state is WorkerState.STARTING:
+        first_start = self.phase is Phase.STARTING and entry.state is WorkerState.STARTING
+        if first_start and not why.startswith(KILLED):
             return self.fail(self._missing(worker, why), now_ns)
+        if now_ns - entry.since_ns > STABLE_NS or self._all_moved_since(entry):
+            entry.deaths = 0
         entry.deaths += 1
+        entry.at_death = {split: position.offset for split, position in self.positions.items()}
         entry.restarts += 1
-        entry.last_why = why
         commands: list[Command] = [Abandon(worker, entry.epoch, why)]
-        if entry.deaths > self.limits.max_deaths:
+        if entry.deaths >= self.limits.max_deaths:
             entry.state = WorkerState.GONE
             text = f"a worker keeps dying: worker={worker} deaths={entry.deaths} last={why!r}; does a tuple crash it?"
             return commands + self.fail(WorkerLost(text), now_ns)
@@ -296,10 +310,12 @@ class Coordinator:
             known = {split: self.positions[split].offset for split in message.positions}
             return [Send(message.worker, message.epoch, Committed(known))]
         self.positions.update(moved)
-        for entry in self._table.values():
-            entry.deaths = 0
         offsets = {split: position.offset for split, position in moved.items()}
         return [Persist(dict(self.positions)), *self._broadcast(Committed(offsets))]
+
+    def _all_moved_since(self, entry: _Worker) -> bool:
+        """Whether every split has got further since this worker last died. A tuple that kills it holds one back."""
+        return all(self.positions[split].offset > offset for split, offset in entry.at_death.items())
 
     def _someone_waits_for_commit(self) -> bool:
         return any(source.wants_commit for source in self._sources.values())

@@ -46,7 +46,7 @@ def dead_letter(operator: str, task: int, value: Any, error: BaseException) -> d
     return {
         "operator": operator,
         "task": task,
-        "error": f"{type(error).__name__}: {error}",
+        "error": traceback.format_exception_only(error)[-1].strip(),
         "value": _as_json(value),
         "traceback": traceback_of(error),
     }

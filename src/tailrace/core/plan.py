@@ -16,7 +16,7 @@ from functools import cached_property
 from tailrace.core.lineage import edge_salt, split_salt
 from tailrace.errors import TopologyError
 from tailrace.policy.grouping import Grouping
-from tailrace.topology import Edge, Operator, Port, Role, Topology, is_async
+from tailrace.topology import Edge, OnError, Operator, Port, Role, Topology, is_async
 
 
 @dataclass(frozen=True)
@@ -168,11 +168,16 @@ def _plan_edges(topology: Topology, operators: tuple[OperatorPlan, ...]) -> tupl
                 salt=edge_salt(*key, ordinal),
                 local=local,
                 fused=local and inputs[edge.downstream] == 1 and _takes_one_by_one(downstream),
-                lineages=downstream.name in needs_lineage,
+                lineages=downstream.name in needs_lineage or _letters_need_lineage(upstream, needs_lineage),
                 by_lineage=downstream.committing and not edge.grouping.keyed and not local and not everywhere,
             )
         )
     return tuple(plans)
+
+
+def _letters_need_lineage(operator: OperatorPlan, needs_lineage: set[str]) -> bool:
+    """A tuple may turn into a dead letter only when it is to be sent; then it must have its lineage with it."""
+    return operator.operator.on_error is OnError.DEAD_LETTER and operator.name in needs_lineage
 
 
 def _takes_one_by_one(operator: OperatorPlan) -> bool:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tailrace.clock import SECOND_NS, Clock
-from tailrace.connector import Reader
+from tailrace.connector import Reader, Record
 from tailrace.core.acks import Fold
+from tailrace.core.failure import CAUGHT, traceback_of
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.lineage import root_lineage
 from tailrace.core.messages import Committed, Drain, FromWorker, Position, Prefixes, Recover, SourceReport, ToWorker
 from tailrace.core.plan import Plan
 from tailrace.core.stage import Wiring
 from tailrace.core.task import Task
+from tailrace.errors import TailraceError, TaskError
 
 ASK_AGAIN_NS = SECOND_NS
 """An answer takes a round trip and a write to disk. One that takes so long was lost with its connection."""
@@ -70,7 +72,7 @@ class SourceTask(Task):
         for _ in range(len(self._readers)):
             now_ns = self.clock()
             split, reader = self._readers[0]
-            records = reader.poll(min(limit - taken, self.ledger.room), now_ns)
+            records = self._poll(split, reader, min(limit - taken, self.ledger.room), now_ns)
             for offset, due_ns, value in records:
                 self._emit(self.ledger.admit(split, offset, value, due_ns or now_ns), now_ns)
             taken += len(records)
@@ -86,6 +88,15 @@ class SourceTask(Task):
             self._catch_up = 0
         self.wiring.counters.received += taken
         return taken
+
+    def _poll(self, split: int, reader: Reader, limit: int, now_ns: int) -> Sequence[Record]:
+        try:
+            return reader.poll(limit, now_ns)
+        except TailraceError:
+            raise
+        except CAUGHT as error:
+            place = f"(while reading split {self.plan.splits[split].name})"
+            raise TaskError(self.wiring.operator, self.wiring.task, place, traceback_of(error)) from None
 
     def _emit(self, root: Root, now_ns: int) -> None:
         emission = self.ledger.emit(root, now_ns)

@@ -14,11 +14,12 @@ from typing import Any, Protocol
 from tailrace.clock import Clock
 from tailrace.connector import CommittingWriter, Entry
 from tailrace.core.acks import AckFold, Fold, fold_into
-from tailrace.core.failure import CAUGHT, dead_letter, task_error
+from tailrace.core.failure import CAUGHT, dead_letter, task_error, traceback_of
 from tailrace.core.lineage import child_lineages
 from tailrace.core.plan import EdgePlan, Plan
 from tailrace.core.router import Out
 from tailrace.core.sinklog import DUPLICATE_DURABLE, WRITE, SinkLog
+from tailrace.errors import TailraceError, TaskError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.topology import OnError
 
@@ -288,7 +289,14 @@ class CommitSinkStage:
         """Make what was written durable, and release the acks that waited for it. Raises ``Fenced``."""
         if not self._rows:
             return
-        self._writer.commit([Entry(self._splits[split], *mark) for split, *mark in self.log.open_marks])
+        entries = [Entry(self._splits[split], *mark) for split, *mark in self.log.open_marks]
+        try:
+            self._writer.commit(entries)
+        except TailraceError:
+            raise
+        except CAUGHT as error:
+            place = f"(while committing {self._rows} rows)"
+            raise TaskError(self.wiring.operator, self.wiring.task, place, traceback_of(error)) from None
         self.log.committed()
         self._rows = 0
         for owner, fold in self._waiting.items():

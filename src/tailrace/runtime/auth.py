@@ -115,6 +115,15 @@ def receive_exactly(connection: socket.socket, count: int) -> bytes:
     return bytes(data)
 
 
+def close_listener(listener: socket.socket) -> None:
+    """Closing alone does not wake the thread that accepts."""
+    try:
+        listener.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    listener.close()
+
+
 BUFFER_BYTES = 128 << 10
 """Of the kernel, on each side of a link: what is queued there is latency, and no policy can reorder it."""
 

@@ -25,7 +25,7 @@ VERSION = 1
 class Checkpoint:
     """Where a run's prefixes are kept. Without a folder, only in memory."""
 
-    def __init__(self, folder: str | None, plan: Plan) -> None:
+    def __init__(self, folder: str | os.PathLike[str] | None, plan: Plan) -> None:
         self._plan = plan
         self._folder = None if folder is None else Path(folder).absolute()
         self._lock: IO[str] | None = None
@@ -33,9 +33,16 @@ class Checkpoint:
         self.next_epoch = 1
         self._known: dict[str, Position] = {}
         if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._lock = self._take_lock(self._folder)
-            self._load(self._folder / "checkpoint.json")
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._lock = self._take_lock(self._folder)
+            except OSError as error:
+                raise OptionError(f"not a folder to write to: checkpoint={self._folder} cause={error}") from error
+            try:
+                self._load(self._folder / "checkpoint.json")
+            except BaseException:
+                self.close()
+                raise
 
     def positions(self) -> dict[int, Position]:
         """Where to begin, by split index."""

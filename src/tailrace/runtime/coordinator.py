@@ -5,6 +5,7 @@ One thread makes all decisions, in the order in which events reach its queue.
 
 from __future__ import annotations
 
+import logging
 import queue
 import socket
 import threading
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -23,7 +25,6 @@ from tailrace.core.messages import (
     Abandon,
     Assign,
     Command,
-    Failed,
     Finish,
     Persist,
     Registered,
@@ -31,9 +32,9 @@ from tailrace.core.messages import (
     StartWorker,
 )
 from tailrace.core.plan import Plan
-from tailrace.errors import Fenced, ProtocolError, TailraceError
+from tailrace.errors import Fenced, OptionError, ProtocolError, TailraceError
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus
-from tailrace.runtime.auth import accept, answer, new_secret
+from tailrace.runtime.auth import accept, answer, close_listener, new_secret
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.control import A_COPY, Bootstrap, ControlLine, Logs, Metrics, Ping, Setup, SinkCall, SinkReply
 from tailrace.runtime.host import Host
@@ -41,8 +42,13 @@ from tailrace.runtime.logs import show
 from tailrace.runtime.options import RunOptions
 from tailrace.topology import Role
 
+logger = logging.getLogger("tailrace")
+
 TICK_S = 0.05
 PING_S = 1.0
+
+LATE_S = 1.0
+"""A driver that was itself held up for so long cannot judge who has been silent."""
 
 EXIT_NEWS_S = 0.05
 """When a process ends so does its connection; the host, which knows how it ended, gets so long to say it first."""
@@ -171,6 +177,7 @@ class CoordinatorServer:
 
     def _decide(self) -> None:
         pinged_ns = 0
+        turned_ns = system_clock()
         try:
             while not self._finished.is_set():
                 try:
@@ -182,6 +189,9 @@ class CoordinatorServer:
                     self._begun_ns = system_clock()
                     self.running.set()
                 now_ns = system_clock()
+                if now_ns - turned_ns > LATE_S * SECOND_NS:
+                    self._core.excuse(now_ns)
+                turned_ns = now_ns
                 if now_ns - pinged_ns > PING_S * SECOND_NS:
                     pinged_ns = now_ns
                     self._obey(self._tick())
@@ -205,14 +215,24 @@ class CoordinatorServer:
                         self._send(command.worker, command.epoch, setup)
                     self._send(command.worker, command.epoch, command.message)
                 case Persist():
-                    self._checkpoint.store(command.positions)
+                    if not self._stored(partial(self._checkpoint.store, command.positions)):
+                        return  # whoever would hear of these prefixes now might rely on them
                 case Abandon():
                     self._abandon(command)
                 case Finish():
                     self._finish(command.error)
 
+    def _stored(self, write: Callable[[], None]) -> bool:
+        try:
+            write()
+        except OSError as error:
+            self.fail(OptionError(f"checkpoint cannot be written: {error}; is its folder there, and is there space?"))
+            return False
+        return True
+
     def _start_worker(self, command: StartWorker) -> None:
-        self._checkpoint.use_epoch(command.epoch)
+        if not self._stored(partial(self._checkpoint.use_epoch, command.epoch)):
+            return
         address = (self._place.address, self._listener.getsockname()[1])
         bootstrap = Bootstrap(address, self._secret, command.worker, command.epoch)
         self._host.start(bootstrap, self._exited)
@@ -221,6 +241,8 @@ class CoordinatorServer:
         self._post(lambda: self._core.exited(worker, epoch, why, system_clock()))
 
     def _abandon(self, command: Abandon) -> None:
+        if self._core.phase in (core.Phase.STARTING, core.Phase.RUNNING):
+            logger.warning("worker %d is gone: %s; it is started again", command.worker, command.why)
         facts = self._facts[command.worker]
         facts.cpu_before += facts.cpu_seconds
         facts.cpu_seconds = 0.0
@@ -233,7 +255,7 @@ class CoordinatorServer:
 
     def _finish(self, error: Exception | None) -> None:
         self.error = error
-        self._listener.close()
+        close_listener(self._listener)
         self._host.close()
         for line in tuple(self._lines.values()):
             line.close()
@@ -307,9 +329,8 @@ class CoordinatorServer:
             case _:
                 if isinstance(message, Registered):
                     self._facts[worker].pid, self._facts[worker].host = message.pid, message.host
-                if isinstance(message, Failed) and epoch != self._core.epoch_of(worker):
-                    return
-                self._post(lambda: self._core.handle(message, system_clock()))
+                received_ns = system_clock()  # not when it is handled: that may be late through no fault of the worker
+                self._post(lambda: self._core.handle(message, received_ns))
 
     def _take_metrics(self, worker: int, epoch: int, metrics: Metrics) -> None:
         if epoch == self._core.epoch_of(worker):

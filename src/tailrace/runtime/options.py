@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from math import isfinite
+from os import PathLike
 from typing import Any
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
@@ -16,21 +18,25 @@ class RunOptions:
     """Options of ``Topology.run``."""
 
     workers: int = 2
-    checkpoint: str | None = None  # a folder that a later run can resume from
+    checkpoint: str | PathLike[str] | None = None  # a folder that a later run can resume from
     max_pending: int = 65_536  # roots a source task may have under way; bounds memory, and rate x commit interval
     heartbeat_timeout_s: float = 3.0  # a function that holds the interpreter longer counts as dead
     start_timeout_s: float = 60.0  # a busy machine can take long to start an interpreter
-    recovery_timeout_s: float = 30.0  # a backstop: losses are normally reported at once
-    max_deaths: int = 10  # of one worker without any progress: a tuple that kills it will do so again
+    recovery_timeout_s: float = 300.0  # a backstop, as losses are reported at once: longer than any call should take
+    max_deaths: int = 10  # of one worker in a row, without progress: a tuple that kills it will do so again
     stop_timeout_s: float = 10.0  # for workers to close their tasks once all is done
 
     def __post_init__(self) -> None:
+        if self.checkpoint is not None and not isinstance(self.checkpoint, str | PathLike):
+            raise OptionError(f"not a folder: checkpoint={self.checkpoint!r}; did you mix two options up?")
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name != "checkpoint" and (not isinstance(value, int | float) or value <= 0):
+            if field.name == "checkpoint":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not (isfinite(value) and value > 0):
                 raise OptionError(f"option must be a positive number: {field.name}={value!r}; did you mix two up?")
-        if not isinstance(self.workers, int) or not isinstance(self.max_pending, int):
-            raise OptionError(f"options must be whole: workers={self.workers!r} max_pending={self.max_pending!r}")
+            if not field.name.endswith("_s") and not isinstance(value, int):
+                raise OptionError(f"option must be a whole number: {field.name}={value!r}; did you mix two up?")
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> RunOptions:

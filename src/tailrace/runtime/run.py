@@ -34,7 +34,11 @@ class Run:
         checkpoint = Checkpoint(options.checkpoint, plan)
         self.id = checkpoint.job_id
         _say_what_is_not_promised(plan)
-        self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, place)
+        try:
+            self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, place)
+        except BaseException:
+            checkpoint.close()
+            raise
         self._recent: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._ended = threading.Event()  # the run is over and its last progress is there
         self._server.start()

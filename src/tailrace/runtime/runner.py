@@ -72,7 +72,10 @@ class Runner:
     def wake(self) -> None:
         if self._asleep:
             self._asleep = False
-            os.eventfd_write(self._bell, 1)
+            try:
+                os.eventfd_write(self._bell, 1)
+            except OSError:
+                pass  # it has just ended
 
     def stop(self) -> None:
         self.post(self._halt)
@@ -112,6 +115,7 @@ class Runner:
         except BaseException as error:  # whatever it is, the run must hear of it
             self._on_error(error)
         finally:
+            self._asleep = False  # from here on there is nobody to wake, and the bell's number may be someone else's
             self._epoll.close()
             os.close(self._bell)
 

@@ -34,6 +34,9 @@ SLICE_NS = 500 * MICROSECOND_NS
 READ_AT_ONCE = 256
 """Roots that a source reads before what they have led to leaves."""
 
+EMIT_NS = 20 * MICROSECOND_NS
+"""About what it takes to emit a root that was read: the rest of a reading is the user's iterator."""
+
 QUEUE_BUNDLES = 256
 """Bundles that may wait in front of a task. Beyond, senders are held back."""
 
@@ -140,7 +143,7 @@ class TaskHost:
     # -- receiving
 
     def take_link(self, connection: socket.socket, kind: str, worker: int, epoch: int) -> None:
-        """A peer has connected. Replaces an older link of a lower epoch only when that one breaks by itself."""
+        """A peer has connected."""
         on_frame = self._on_bundles if kind == "bundles" else self._on_acks
         link = InLink(connection, worker, epoch, on_frame, self._lost_in)
         self._in.append(link)
@@ -192,13 +195,15 @@ class TaskHost:
         while self._mail:
             self._mail.popleft()()
         task = self.task
+        if task.sinks:
+            self._commit_due(now_ns)
         if self._blocked_since_ns:
             self._flush()
             if self._blocked_since_ns:
                 self._recurrent(now_ns)
                 return
         ready_ns = task.ready_ns if isinstance(task, SourceTask) else None
-        if task.runnable or (ready_ns is not None and ready_ns <= now_ns) or self._sinks_due(now_ns):
+        if task.runnable or (ready_ns is not None and ready_ns <= now_ns):
             running.label = self._label
             started_ns = system_clock()
             self._run(task, ready_ns, now_ns)
@@ -217,25 +222,25 @@ class TaskHost:
             if self.shared and self.kind is Kind.AUTO:
                 self._note_length(counters.received - calls, counters.busy_ns - busy_ns)
         if isinstance(task, SourceTask) and ready_ns is not None and ready_ns <= now_ns:
+            began_ns = system_clock()
             read = task.read(min(READ_AT_ONCE, self._sender.limit))
             if self.shared and self.kind is Kind.AUTO:
-                self._note_length(read, system_clock() - now_ns - read * 20 * MICROSECOND_NS)
-        for sink in task.sinks:
-            deadline_ns = sink.deadline_ns
-            if deadline_ns is not None and deadline_ns <= now_ns:
-                sink.commit()
+                self._note_length(read, system_clock() - began_ns - read * EMIT_NS)
 
     def _note_length(self, calls: int, busy_ns: int) -> None:
         if busy_ns > LONG_CALL_NS * max(calls, 1):
             self._long_calls += 1
             self.wants_own_runner = self._long_calls >= LONG_CALLS
+        elif self._long_calls:
+            self._long_calls -= 1
 
-    def _sinks_due(self, now_ns: int) -> bool:
+    def _commit_due(self, now_ns: int) -> None:
         for sink in self.task.sinks:
             deadline_ns = sink.deadline_ns
             if deadline_ns is not None and deadline_ns <= now_ns:
-                return True
-        return False
+                running.label = self._label
+                sink.commit()
+                running.label = ""
 
     def _make_room(self) -> None:
         if len(self.task.queue) <= self._queue_limit // 2:

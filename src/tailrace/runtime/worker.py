@@ -31,7 +31,7 @@ from tailrace.core.sourcetask import SourceTask
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced, ProtocolError, TailraceError, TaskError
 from tailrace.runtime.asyncrunner import AsyncRunner
-from tailrace.runtime.auth import accept, answer, dial
+from tailrace.runtime.auth import accept, answer, close_listener, dial
 from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Ping, Setup, SinkCall, SinkReply
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.logs import LogBuffer, captured
@@ -330,7 +330,7 @@ class WorkerProcess:
         logs = self._logs.take()
         if logs is not None:
             self.tell(logs)
-        self._listener.close()
+        close_listener(self._listener)
         self._line.close()
 
 

@@ -2,34 +2,46 @@
 
 Not a barrier stage, where one lost task aborts the job, and not one job for all, because a task that never ends never
 resets Spark's count of its failures. A worker that dies is started again as a new job; what Spark itself tries again of
-the old one is refused, and ends.
+the old one is refused, and ends. When a worker has left, Spark keeps its interpreter, idle, for the next Python task,
+as it does after any other job, and ends it after a minute.
 """
 
 from __future__ import annotations
 
-import functools
+import re
 import sys
 import threading
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tailrace.runtime.control import Bootstrap
+from tailrace.core.messages import Failed
+from tailrace.errors import ProtocolError, TailraceError
+from tailrace.runtime.auth import dial
+from tailrace.runtime.control import Bootstrap, ControlLine
 from tailrace.runtime.host import Exited
-from tailrace.spark.task import SCHEMA, as_worker
+from tailrace.spark.slots import HELD
+from tailrace.spark.task import SCHEMA, entry, own_version
 
 CLOSE_S = 10.0
 """How long cancelled jobs may take to end. Spark kills their Python processes after two or three seconds."""
+
+STOPPED = "the Spark session was stopped before the run; was spark.stop() called before run.stop()?"
 
 
 class SparkHost:
     """Workers are tasks of Spark jobs."""
 
-    def __init__(self, spark: SparkSession, run: str, name: str) -> None:
+    def __init__(self, spark: SparkSession, run: str, name: str, slots: int) -> None:
+        """``slots`` is how many of ``HELD`` this host gives back when it is closed."""
         self._spark = spark
+        self._context = spark.sparkContext
+        self._application = self._context.applicationId
         self._run = run
         self._name = name
+        self._slots = slots
         self._threads: dict[tuple[int, int], threading.Thread] = {}
+        self._closed = False
         self._lock = threading.Lock()
 
     def start(self, bootstrap: Bootstrap, exited: Exited) -> None:
@@ -42,22 +54,30 @@ class SparkHost:
 
     def _job(self, bootstrap: Bootstrap, exited: Exited) -> None:
         place = (bootstrap.worker, bootstrap.epoch)
+        why, hopeless = "its Spark task ended", None
         try:
-            self._run_job(bootstrap)
-            why = "its Spark task ended"
+            hopeless = self._run_job(bootstrap)
         except Exception as error:
             why = explain(error)
+            hopeless = STOPPED if self._is_stopped(why) else hopeless_cause(str(error))
         with self._lock:
             self._threads.pop(place, None)
-        exited(*place, why)
+        if hopeless is None or not give_up(bootstrap, hopeless):
+            exited(*place, hopeless or why)
 
-    def _run_job(self, bootstrap: Bootstrap) -> None:
-        context = self._spark.sparkContext
-        context.setJobGroup(
-            self._group(bootstrap.worker, bootstrap.epoch), f"tailrace {self._name}: worker {bootstrap.worker}"
-        )
-        function: Any = functools.partial(as_worker, bootstrap, [entry for entry in sys.path if entry])
-        self._spark.range(0, 1, 1, 1).mapInArrow(function, SCHEMA).collect()
+    def _run_job(self, bootstrap: Bootstrap) -> str | None:
+        """Returns when the worker has left: None, or why there can be none."""
+        if self._closed:
+            return None
+        group = self._group(bootstrap.worker, bootstrap.epoch)
+        self._context.setJobGroup(group, f"tailrace {self._name}: worker {bootstrap.worker}")
+        function: Any = entry(bootstrap, [folder for folder in sys.path if folder], own_version())
+        (row,) = self._spark.range(0, 1, 1, 1).mapInArrow(function, SCHEMA).collect()
+        why: str | None = row.why
+        return why
+
+    def _is_stopped(self, why: str) -> bool:
+        return self._context._jsc is None or "SparkContext was shut down" in why or "stopped SparkContext" in why
 
     def _group(self, worker: int, epoch: int) -> str:
         return f"tailrace-{self._run}-{worker}-{epoch}"
@@ -71,24 +91,57 @@ class SparkHost:
 
     def _cancel(self, worker: int, epoch: int) -> None:
         try:
-            self._spark.sparkContext.cancelJobGroup(self._group(worker, epoch))
+            self._context.cancelJobGroup(self._group(worker, epoch))
         except Exception:
             pass  # the session has been stopped, and all its jobs with it
 
     def close(self) -> None:
+        self._closed = True
         with self._lock:
             threads = dict(self._threads)
+            slots, self._slots = self._slots, 0
         for worker, epoch in threads:
             self._cancel(worker, epoch)
         for thread in threads.values():
             if thread is not threading.current_thread():
                 thread.join(CLOSE_S)
+        HELD.give_back(self._application, slots)
+
+
+def give_up(bootstrap: Bootstrap, why: str) -> bool:
+    """Fail the run in the worker's name: to start the worker again would not help.
+
+    True if the coordinator has been told; that the connection then ends tells it that the worker is gone.
+    """
+    hello = {"role": "worker", "worker": bootstrap.worker, "epoch": bootstrap.epoch}
+    try:
+        line = ControlLine(dial(bootstrap.address, bootstrap.secret, hello))
+    except (OSError, ProtocolError):
+        return False  # the run is over, or has replaced this worker
+    try:
+        line.send(Failed(bootstrap.worker, bootstrap.epoch, TailraceError(why)))
+    except OSError:
+        return False
+    finally:
+        line.close()
+    return True
 
 
 def explain(error: BaseException) -> str:
     """The one line of a Spark error that says what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    for line in lines:
-        if "ModuleNotFoundError: No module named" in line:
-            return f"{line.rpartition('ModuleNotFoundError: ')[2]} on an executor; is tailrace installed there?"
     return lines[0][:300] if lines else type(error).__name__
+
+
+def hopeless_cause(text: str) -> str | None:
+    """What Spark's report of a failed job says about an executor that can never run a worker, in one sentence."""
+    where = re.search(r"\((\S+) executor (?:driver|\d+)\)", text)
+    executor = f"executor={where[1]} " if where else ""
+    if found := re.search(r"different version: \D*([\d.]+)\D+ than that in driver: \D*([\d.]+)", text):
+        versions = f"python={found[1]} driver={found[2].rstrip('.')}"
+        return f"an executor has another Python: {executor}{versions}; is PYSPARK_PYTHON the same everywhere?"
+    if found := re.search(r'Cannot run program "([^"]+)"', text):
+        return f"an executor cannot start Python: {executor}python={found[1]}; does PYSPARK_PYTHON exist there?"
+    if found := re.search(r"No module named '?(pyarrow|pandas|cloudpickle|pyspark)\b", text):
+        return f"an executor has no {found[1]}: {executor}module={found[1]}; is it installed for the Python there?"
+    return None

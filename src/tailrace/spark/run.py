@@ -2,22 +2,114 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import uuid
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
-from tailrace.errors import TopologyError
-from tailrace.runtime.coordinator import Place
+from tailrace.errors import OptionError, TopologyError
+from tailrace.runtime.coordinator import LOOPBACK, Place
 from tailrace.runtime.options import RunOptions
 from tailrace.runtime.run import Run
 from tailrace.spark.host import SparkHost
+from tailrace.spark.slots import HELD, is_local, total_slots
 from tailrace.topology import Topology
+
+PREFIX = "spark.tailrace."
+EVERYWHERE = "0.0.0.0"
+
+CONNECT = "Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession?"
+STOPPED = "the Spark session has been stopped: workers need one that runs; was spark.stop() called?"
 
 
 def launch_on_spark(topology: Topology, spark: Any, options: dict[str, Any]) -> Run:
-    if "connect" in type(spark).__module__:
-        raise TopologyError("Spark Connect cannot host workers: spark=connect; could you use a classic SparkSession?")
+    check_session(spark)
+    conf = configuration(spark)
+    given = {name: value for name, value in options.items() if value is not None}
+    chosen = RunOptions.of({**options_in(conf), **given})
     context = spark.sparkContext
-    address = context.getConf().get("spark.driver.host", "127.0.0.1")
-    bind = context.getConf().get("spark.driver.bindAddress", address)
-    host = SparkHost(spark, uuid.uuid4().hex[:8], topology.name)
-    return Run(topology, RunOptions.of(options), host, Place(bind, address))
+    application = context.applicationId
+    HELD.take(application, chosen.workers, slots_of(spark), context.master)
+    try:
+        host = SparkHost(spark, uuid.uuid4().hex[:8], topology.name, chosen.workers)
+        return Run(topology, chosen, host, place_of(context.master, conf))
+    except BaseException:
+        HELD.give_back(application, chosen.workers)
+        raise
+
+
+def check_session(spark: Any) -> None:
+    """Raises TopologyError unless it can host workers."""
+    kind = type(spark)
+    if "connect" in kind.__module__.split("."):
+        raise TopologyError(CONNECT)
+    if not hasattr(spark, "sparkContext"):
+        raise TopologyError(f"not a Spark session: type={kind.__module__}.{kind.__qualname__}; did you mean workers=?")
+    if spark.sparkContext._jsc is None:
+        raise TopologyError(STOPPED)
+
+
+def configuration(spark: Any) -> dict[str, str]:
+    """All of the session's, whether set at the start or since."""
+    return {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
+
+
+def slots_of(spark: Any) -> int | None:
+    """How many tasks the session's executors can run at a time, if that can be known."""
+    context = spark.sparkContext
+    processors = int(context._jvm.java.lang.Runtime.getRuntime().availableProcessors())
+    return total_slots(context.master, configuration(spark), processors)
+
+
+# -- options
+
+
+def options_in(conf: Mapping[str, str]) -> dict[str, Any]:
+    """Options of a run that the Spark configuration sets: ``spark.tailrace.maxPending`` is ``max_pending``."""
+    kinds = {field.name: str(field.type) for field in fields(RunOptions)}
+    found: dict[str, Any] = {}
+    for key, text in sorted(conf.items()):
+        if not key.startswith(PREFIX):
+            continue
+        name = re.sub(r"(?<=[a-z])([A-Z])", lambda match: "_" + match[1].lower(), key.removeprefix(PREFIX))
+        name = name if name in kinds else f"{name}_s"
+        if name not in kinds:
+            known = ", ".join(sorted(PREFIX + _camel(kind) for kind in kinds))
+            raise OptionError(f"unknown option in the Spark configuration: {key}={text}; known={known}")
+        found[name] = _parse(key, text, kinds[name])
+    return found
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_([a-z])", lambda match: match[1].upper(), name.removesuffix("_s"))
+
+
+def _parse(key: str, text: str, kind: str) -> Any:
+    if kind.startswith("str"):
+        return text
+    try:
+        return int(text) if kind == "int" else float(text)
+    except ValueError:
+        raise OptionError(f"option in the Spark configuration is not a number: {key}={text}") from None
+
+
+# -- where the coordinator listens
+
+
+def place_of(master: str, conf: Mapping[str, str]) -> Place:
+    """Where executors reach the driver. Behind an address that is not this machine's own, listen on all."""
+    if is_local(master):
+        return LOOPBACK
+    address = conf.get("spark.driver.host", "127.0.0.1")
+    bind = conf.get("spark.driver.bindAddress", address)
+    return Place(bind if can_bind(bind) else EVERYWHERE, address)
+
+
+def can_bind(address: str) -> bool:
+    try:
+        socket.create_server((address, 0)).close()
+    except OSError:
+        return False
+    return True

@@ -5,9 +5,11 @@ This module is imported on executors, so it imports nothing of Spark.
 
 from __future__ import annotations
 
+import pickle
+import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tailrace.errors import ProtocolError, Refused
@@ -15,20 +17,57 @@ from tailrace.runtime.auth import dial
 from tailrace.runtime.control import A_COPY, Bootstrap
 from tailrace.runtime.worker import serve
 
-SCHEMA = "worker int"
-"""Of the control result. Kept trivial: a column of another type than announced fails obscurely in the JVM."""
+SCHEMA = "why string"
+"""Of the control result: why no worker can be here, or null. Kept trivial: a column of another type than announced
+fails obscurely in the JVM."""
 
 LOOK_S = 1.0
 """How often a copy looks whether the run goes on."""
 
 
-def as_worker(bootstrap: Bootstrap, path: list[str], batches: Iterable[Any]) -> Iterator[Any]:
-    """The function of ``mapInArrow``. Whatever it is given, it yields one row, at the end."""
-    import pyarrow as pa
+def own_version() -> str:
+    version: str = sys.modules["tailrace"].__version__
+    return version
 
-    for _ in batches:
-        pass
-    sys.path.extend(entry for entry in path if entry not in sys.path)
+
+def entry(bootstrap: Bootstrap, path: list[str], version: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """The function of ``mapInArrow``. Whatever it is given, it yields one row, at the end.
+
+    It is pickled by value, being a local function, and looks for the package before it needs it: so it can say what is
+    wrong on an executor that has none, or another one.
+    """
+    pickled = pickle.dumps(bootstrap)
+
+    def task(batches: Iterable[Any]) -> Iterator[Any]:
+        import importlib
+        import socket
+        import sys
+
+        import pyarrow as pa
+
+        for _ in batches:
+            pass
+        sys.path.extend(entry for entry in path if entry not in sys.path)
+        here = f"executor={socket.gethostname()} python={sys.executable}"
+        why = None
+        try:
+            found = importlib.import_module("tailrace").__version__
+        except ImportError as error:
+            why = f"an executor cannot import tailrace: {here} driver={version} cause={error}; is it installed there?"
+        else:
+            if found != version:
+                why = f"an executor has another tailrace: {here} version={found} driver={version}; is one of them old?"
+            else:
+                importlib.import_module("tailrace.spark.task").as_worker(pickled)
+        yield pa.RecordBatch.from_arrays([pa.array([why], pa.string())], names=["why"])
+
+    return task
+
+
+def as_worker(pickled: bytes) -> None:
+    """Be a worker until let go, and leave the process to Spark as it was: Spark keeps it for other tasks."""
+    bootstrap: Bootstrap = pickle.loads(pickled)
+    switch_s, on_interrupt = sys.getswitchinterval(), signal.getsignal(signal.SIGINT)
     try:
         serve(bootstrap)
     except Refused as refusal:
@@ -36,7 +75,9 @@ def as_worker(bootstrap: Bootstrap, path: list[str], batches: Iterable[Any]) -> 
             outlast(bootstrap)
     except (OSError, ProtocolError):
         pass  # the run is over, or this attempt is older than the coordinator's memory of it
-    yield pa.RecordBatch.from_arrays([pa.array([bootstrap.worker], pa.int32())], names=["worker"])
+    finally:
+        sys.setswitchinterval(switch_s)
+        signal.signal(signal.SIGINT, on_interrupt)
 
 
 def outlast(bootstrap: Bootstrap) -> None:

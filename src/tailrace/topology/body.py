@@ -36,6 +36,12 @@ def check_body(operator: str, role: Role, body: Any) -> None:
             f"a class has no process method: operator={operator} class={inner.__qualname__}: "
             "did you forget to define process(self, value)?"
         )
+    for method in ("open", "close"):
+        if is_factory(body) and inspect.iscoroutinefunction(getattr(inner, method, None)):
+            raise TopologyError(
+                f"{method} cannot be async: operator={operator} class={inner.__qualname__}: "
+                "could it do its waiting at the first tuple instead?"
+            )
     code = _code_of(body)
     if inspect.isasyncgenfunction(code):
         raise TopologyError(

@@ -87,15 +87,17 @@ class Topology:
         """Refuse any further operator or edge."""
         self._frozen = True
 
-    def run(self, spark: Any = None, *, workers: int = 2, **options: Any) -> Any:
-        """Start the topology on ``workers`` workers, and return the handle of the run."""
+    def run(self, spark: Any = None, *, workers: int | None = None, **options: Any) -> Any:
+        """Start the topology on ``workers`` workers, two unless said, and return the handle of the run."""
         self.validate()
         if _launcher is None:
             raise TopologyError(
                 f"nobody can run a topology yet: topology={self.name} launcher=None: did you forget import tailrace?"
             )
         self.freeze()
-        return _launcher(self, spark, workers=workers, **options)
+        if workers is not None:
+            options["workers"] = workers
+        return _launcher(self, spark, **options)
 
     def check_new(self, name: str) -> None:
         """Whether an operator of this name may be declared now."""

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import count, islice, repeat
 from typing import Any
 
+from tailrace.clock import system_clock
 from tailrace.connector import Record, SplitStart
 from tailrace.errors import NotRepeatable, OptionError, shorten
 from tailrace.runtime.connectors.fingerprint import describe, matches
@@ -23,6 +24,8 @@ Splitter = Callable[[int, int], Iterable[Any]]
 _SLICED = (list, tuple, range, str, bytes)
 _record: Callable[[Iterable[Any]], Record] = partial(tuple.__new__, Record)  # half the cost of calling Record
 _END = object()
+_IN_MEMORY: tuple[type[Any], ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
+_QUICKLY_NS = 500_000  # about as long as a task works before what it has sent leaves
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,9 @@ class IterableReader:
         self._done = False
 
     def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
-        records = list(map(_record, zip(count(self._next), repeat(0), islice(self._values, limit), strict=False)))
+        values, self._done = pull(self._values, limit)
+        records = list(map(_record, zip(count(self._next), repeat(0), values, strict=False)))
         self._next += len(records)
-        if len(records) < limit:
-            self._done = True
         return records
 
     @property
@@ -64,6 +66,24 @@ class IterableReader:
 
     def close(self) -> None:
         close_iterator(self._values)
+
+
+def pull(values: Iterator[Any], limit: int) -> tuple[list[Any], bool]:
+    """Up to ``limit`` values, and whether the iterator has ended.
+
+    What lies in memory is taken at once. Of anything else only what comes quickly: a generator that waits for its
+    records must not keep back those it has given.
+    """
+    if isinstance(values, _IN_MEMORY):
+        taken = list(islice(values, limit))
+        return taken, len(taken) < limit
+    taken = []
+    deadline_ns = system_clock() + _QUICKLY_NS
+    for value in values:
+        taken.append(value)
+        if len(taken) >= limit or system_clock() >= deadline_ns:
+            return taken, False
+    return taken, True
 
 
 def from_iterable(values: Splitter | Sequence[Any]) -> IterableSource:

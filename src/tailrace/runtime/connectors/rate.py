@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from math import isfinite
 from typing import Any
 
@@ -19,6 +18,7 @@ from tailrace.runtime.connectors.iterable import (
     Splitter,
     check_splitter,
     close_iterator,
+    pull,
     resume,
     split_names,
     split_numbers,
@@ -55,13 +55,16 @@ class RateReader:
     def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
         if self._began_ns is None:
             self._began_ns = now_ns - self._elapsed_ns
+            if (
+                self._next and not self._elapsed_ns
+            ):  # a run that goes on where another ended: what comes next is due now
+                self._began_ns -= self._due_ns(self._next) - self._began_ns
         first, due_ns = self._next, self._due_ns
         wanted = min(limit, self._due_before(now_ns) - first)
         if wanted <= 0:
             return ()
-        values = list(islice(self._values, wanted))
+        values, self._done = pull(self._values, wanted)
         self._next += len(values)
-        self._done = len(values) < wanted
         return [Record(offset, due_ns(offset), value) for offset, value in enumerate(values, first)]
 
     @property

@@ -1,0 +1,131 @@
+"""A Spark session on this machine that needs no configuration."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tailrace.errors import OptionError
+
+JAVA_NEEDED = 17
+JAVA_S = 30.0
+"""``java -version`` takes a fraction of a second, on a machine that does something else too perhaps a few."""
+
+SLOTS_AT_LEAST = 4
+"""A worker holds its slot as long as it lives, and Spark's own jobs want some too; slots may exceed the cores."""
+
+FAILURES = 8
+"""Plain ``local[N]`` allows a task no failure at all."""
+
+# What Spark reports of a killed worker, stack trace and all, the run reports in its own words. The gateway's level must
+# be the root's, or Spark changes that and says so.
+QUIET = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+logger.executor.name = org.apache.spark.executor
+logger.executor.level = off
+logger.scheduler.name = org.apache.spark.scheduler
+logger.scheduler.level = off
+logger.python.name = org.apache.spark.api.python
+logger.python.level = off
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+logger.pythonsql.name = org.apache.spark.sql.execution.python
+logger.pythonsql.level = off
+logger.tasks.name = org.apache.spark.util.Utils
+logger.tasks.level = off
+"""
+
+
+def local_session(cores: int | None = None, app_name: str = "tailrace") -> SparkSession:
+    """A session on this machine with ``cores`` slots. One that runs already is returned as it is."""
+    running = running_session()
+    if running is not None:
+        return running
+    if cores is not None and (not isinstance(cores, int) or cores < 1):
+        raise OptionError(f"cores must be a positive whole number: cores={cores!r}")
+    problem = java_problem()
+    if problem is not None:
+        raise OptionError(problem)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    with tempfile.TemporaryDirectory(prefix="tailrace-log4j-") as folder:  # read once, when the JVM starts
+        logging = Path(folder) / "log4j2.properties"
+        logging.write_text(QUIET)
+        spark = _start(cores or max(os.cpu_count() or 1, SLOTS_AT_LEAST), app_name, logging)
+    _let_interrupts_be()
+    return spark
+
+
+def _start(cores: int, app_name: str, logging: Path) -> SparkSession:
+    return (
+        SparkSession.builder.master(f"local[{cores},{FAILURES}]")
+        .appName(app_name)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={logging.as_uri()}")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.python.task.killTimeout", "100ms")
+        .getOrCreate()
+    )
+
+
+def running_session() -> SparkSession | None:
+    """The session of this process, if it has one that has not been stopped."""
+    session = SparkSession._instantiatedSession
+    if session is None or session._sc._jsc is None:
+        return None
+    return session
+
+
+def _let_interrupts_be() -> None:
+    """PySpark has Ctrl-C cancel all jobs, and with them every worker: then nothing could be drained any more."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def java_problem() -> str | None:
+    """Why Spark could not start a JVM here, in one sentence."""
+    java = find_java()
+    home = os.environ.get("JAVA_HOME")
+    if java is None:
+        where = f"JAVA_HOME={home}" if home else "JAVA_HOME= and none on PATH"
+        return f"no Java found: {where}; Spark needs Java {JAVA_NEEDED} or later, is a JRE installed?"
+    version, text = java_version(java)
+    if version is None:
+        return f"Java does not say its version: java={java} said={text!r}; does it run at all?"
+    if version < JAVA_NEEDED:
+        needed = f"Spark needs Java {JAVA_NEEDED} or later"
+        return f"Java is too old: java={java} version={version}; {needed}, does JAVA_HOME point to another?"
+    return None
+
+
+def find_java() -> str | None:
+    """The ``java`` that Spark's scripts would run."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+
+
+def java_version(java: str) -> tuple[int | None, str]:
+    """Its major version, 8 for what calls itself 1.8, and what it said."""
+    try:
+        run = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, str(error)
+    said = (run.stderr + run.stdout).strip()
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    return (int(found[1]) if found else None), said.partition("\n")[0]

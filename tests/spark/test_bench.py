@@ -1,0 +1,32 @@
+"""The contenders that need Spark measure what they say they do. How fast they are is for the benchmark to tell."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tailrace.bench import spark_query
+from tailrace.bench.engine_hops import run_hops
+from tailrace.bench.engine_words import run_words
+
+
+def test_the_query_measures_every_message_after_the_warm_up(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_query, "WARM_UP_S", 1.0)
+    figures = spark_query.run_spark_query(spark, 200, 1.0)
+    assert figures["n"] == 200
+    assert 0 < figures["p50_ms"] <= figures["p99_ms"] <= figures["p999_ms"]
+    assert not spark.streams.active
+
+
+def test_a_query_that_breaks_is_told(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_query, "TIMEOUT_S", 0.0)
+    with pytest.raises(spark_query.TailraceError, match=r"the Spark query did not finish: rows=\d+ expected=1400"):
+        spark_query.run_spark_query(spark, 200, 1.0)
+    assert not spark.streams.active
+
+
+def test_hops_and_words_run_on_spark(spark: SparkSession) -> None:
+    assert run_hops(200, 1.0, spark)["n"] == 200
+    assert run_words(1_000, spark)["words"] > 10_000

@@ -1,0 +1,163 @@
+"""A million integers come out once each on executors of their own, whoever dies on the way: process or executor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kit import MARK, assert_same_rows, durable, finish, kill, read_parquet, row, same, stop
+from pyspark.sql import SparkSession
+from sparkkit import SPARK_HOME, Sessions, executor_of, running_on, seconds_until_gone
+
+import tailrace as tr
+from tailrace.spark.doctor import examine
+from tailrace.testing.processes import is_alive, listening_ports, processes_with, wait_until
+
+MILLION = 1_000_000
+PYTHON, EXECUTOR = "process", "executor"
+
+
+def million(folder: Path, rows: int = MILLION) -> tr.Topology:
+    topology = tr.Topology("million")
+    numbers = topology.source("numbers", tr.from_iterable(range(rows)), tasks=2)
+    dealt = numbers.map("dealt", same, tasks=4, grouping=tr.shuffle())
+    keyed = dealt.map("keyed", row, tasks=4, grouping=tr.fields(lambda number: number))
+    keyed.sink("out", tr.to_parquet(folder, schema="n long", roll_seconds=0.5), tasks=2)
+    return topology
+
+
+def hurt(run: tr.Run, worker: int, what: str) -> float:
+    """Kill a worker's process, or the executor it is on; returns how long it took to be replaced."""
+    begun, pid = time.monotonic(), run.workerPids()[worker]
+    if what == PYTHON:
+        kill(run, worker)
+    else:
+        os.kill(executor_of(pid), signal.SIGKILL)
+        wait_until(lambda: run.workerPids().get(worker, pid) != pid or not run.isActive, 60, "the worker's successor")
+        wait_until(lambda: not is_alive(pid), 10, "the Python process of a dead executor to leave")
+    return time.monotonic() - begun
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+def test_a_million_on_three_executors(sessions: Sessions, tmp_path: Path) -> None:
+    spark = sessions.get("local-cluster[3,1,1024]")
+    plan = [(0.15, 0, PYTHON), (0.3, 1, EXECUTOR), (0.45, 2, PYTHON), (0.6, 0, EXECUTOR), (0.8, 1, PYTHON)]
+    took = []
+    with running_on(spark, million(tmp_path), workers=3) as run:
+        assert len({executor_of(pid) for pid in run.workerPids().values()}) == 3
+        for fraction, victim, what in plan:
+            wait_until(lambda least=fraction * MILLION: durable(run) >= least, 120, f"{fraction:.0%} to be durable")
+            wait_until(lambda victim=victim: victim in run.workerPids(), 30, "the victim")
+            assert run.isActive
+            took.append((what, round(hurt(run, victim, what), 1)))
+        progress = finish(run, 150)
+    print(f"seconds to replace: {took}")
+    assert progress["recoveries"] >= 4
+    assert sorted(read_parquet(tmp_path)) == list(range(MILLION))
+
+
+def free_port(pid: int) -> int:
+    wait_until(lambda: listening_ports(pid), 60, "the process to listen")
+    return listening_ports(pid)[0]
+
+
+@pytest.fixture
+def standalone(sessions: Sessions, tmp_path: Path) -> Iterator[tuple[str, list[int]]]:
+    """A master and two workers with two cores each, on the loopback address: (url, pids of the workers)."""
+    sessions.stop()
+    processes: list[subprocess.Popen[bytes]] = []
+    environment = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "SPARK_WORKER_DIR": str(tmp_path / "work")}
+    log = (tmp_path / "standalone.log").open("wb")
+
+    def start(kind: str, *arguments: str) -> int:
+        command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1"]
+        process = subprocess.Popen([*command, *arguments], env=environment, stdout=log, stderr=log)
+        processes.append(process)
+        return process.pid
+
+    try:
+        text = tmp_path / "standalone.log"
+        start("master.Master", "--port", "0", "--webui-port", "0")
+        wait_until(lambda: "Starting Spark master at" in text.read_text(), 60, "the master")
+        line = next(line for line in text.read_text().splitlines() if "Starting Spark master at" in line)
+        url = line.rpartition(" ")[2]
+        options = ("--cores", "2", "--memory", "1g", "--webui-port", "0", "--work-dir", str(tmp_path / "work"), url)
+        workers = [start("worker.Worker", *options) for _ in range(2)]
+        wait_until(lambda: text.read_text().count("Successfully registered with master") == 2, 60, "Spark's workers")
+        yield url, workers
+    finally:
+        sessions.stop()
+        for process in reversed(processes):
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        log.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_a_standalone_cluster(sessions: Sessions, standalone: tuple[str, list[int]], tmp_path: Path) -> None:
+    url, spark_workers = standalone
+    spark: SparkSession = sessions.get(url, spark_executor_memory="512m", spark_executor_cores="1")
+    rows = 200_000
+    with running_on(spark, million(tmp_path / "out", rows), workers=3) as run:
+        victims = [(0.15, 0, PYTHON), (0.35, 1, EXECUTOR), (0.6, 2, PYTHON)]
+        executors = [executor_of(pid) for pid in run.workerPids().values()]
+        for fraction, victim, what in victims:
+            wait_until(lambda least=fraction * rows: durable(run) >= least, 60, f"{fraction:.0%} to be durable")
+            wait_until(lambda victim=victim: victim in run.workerPids(), 30, "the victim")
+            hurt(run, victim, what)
+        finish(run, 100)
+    assert_same_rows(read_parquet(tmp_path / "out"), range(rows))
+    problems = [finding for finding in examine(spark) if not finding.ok]
+    assert not problems
+    sessions.stop()
+    seconds_until_gone(executors, 20)
+    assert all(is_alive(pid) for pid in spark_workers)
+    assert not [pid for pid in processes_with(MARK, os.environ[MARK]) if b"pyspark.daemon" in _command(pid)]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.slow
+def test_speculation_disturbs_nothing(sessions: Sessions) -> None:
+    """With these settings Spark starts a copy of every task that lasts a second. Copies are refused and wait."""
+    conf = {
+        "spark_speculation": "true",
+        "spark_speculation_interval": "100ms",
+        "spark_speculation_task_duration_threshold": "1s",
+    }
+    spark = sessions.get("local-cluster[2,3,1024]", **conf)
+    topology = tr.Topology("long")
+    numbers = topology.source("numbers", tr.at_rate(range(10_000_000), 500))
+    numbers.map("row", row, tasks=2).sink("out", tr.to_list())
+    with running_on(spark, topology, workers=2) as run:
+        pids = run.workerPids()
+        tracker = spark.sparkContext.statusTracker()
+        wait_until(lambda: _tasks(tracker) > 2, 30, "Spark to start a copy")
+        time.sleep(4)
+        assert run.workerPids() == pids
+        progress = stop(run)
+    assert [worker["restarts"] for worker in progress["workers"]] == [0, 0]
+    assert spark.range(0, 60, 1, 6).count() == 60, "copies hold slots after the run"
+
+
+def _tasks(tracker: object) -> int:
+    """Active ones, copies included."""
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]  # type: ignore[attr-defined]
+    return sum(stage.numActiveTasks for stage in stages if stage is not None)

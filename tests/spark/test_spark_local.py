@@ -1,0 +1,184 @@
+"""Runs on a local session: exact rows, kills, company, the end."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit import assert_prefixes, assert_same_rows, durable, finish, kill, read_jsonl, row, slowly, stop
+from pyspark.sql import SparkSession
+from sparkkit import running_on
+
+import tailrace as tr
+from tailrace.errors import TailraceError, TaskError
+from tailrace.spark.doctor import examine
+from tailrace.testing.processes import listening_ports, wait_until
+
+
+def numbers_to(folder: Path, rows: int, name: str = "numbers") -> tr.Topology:
+    topology = tr.Topology(name)
+    numbers = topology.source("numbers", tr.from_iterable(range(rows)), tasks=2)
+    slow = numbers.map("slow", slowly, tasks=4)
+    slow.map("row", row, tasks=2).sink("out", tr.to_jsonl(folder, roll_seconds=0.2), tasks=2)
+    return topology
+
+
+def rows_in(folder: Path) -> list[int]:
+    return [found["n"] for found in read_jsonl(folder)]
+
+
+def forever(name: str = "forever") -> tr.Topology:
+    topology = tr.Topology(name)
+    topology.source("numbers", tr.at_rate(range(10_000_000), 500)).map("row", row, tasks=2).sink("out", tr.to_list())
+    return topology
+
+
+def fail_at_7(number: int) -> int:
+    if number == 7:
+        raise ValueError("seven is not allowed")
+    return number
+
+
+@pytest.mark.slow
+def test_kills_beyond_what_spark_forgives(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark gives a task eight failures; each of ours is a new job. Another job goes on beside."""
+    rows, kills = 40_000, 9
+    with running_on(spark, numbers_to(tmp_path, rows), workers=3, max_pending=2000) as run:
+        for number in range(kills):
+            before = durable(run)
+            kill(run, 0 if number % 3 else 1)
+            if number == 4:
+                assert spark.range(1000).selectExpr("sum(id) AS total").collect()[0].total == 499_500
+            least = number + 1
+            wait_until(lambda least=least: run._server.recoveries >= least, 30, "the recovery")
+            wait_until(lambda before=before: durable(run) > before or not run.isActive, 30, "the run to go on")
+        progress = finish(run, 120)
+    assert sum(worker["restarts"] for worker in progress["workers"]) == kills
+    assert_same_rows(rows_in(tmp_path), range(rows))
+
+
+def test_two_runs_at_once_and_one_after(spark: SparkSession, tmp_path: Path) -> None:
+    first = numbers_to(tmp_path / "a", 4000, "a")
+    second = numbers_to(tmp_path / "b", 3000, "b")
+    with running_on(spark, first, workers=2) as one, running_on(spark, second, workers=2) as two:
+        finish(one)
+        finish(two)
+    with running_on(spark, numbers_to(tmp_path / "c", 1000, "c"), workers=4) as third:
+        finish(third)
+    assert_same_rows(rows_in(tmp_path / "a"), range(4000))
+    assert_same_rows(rows_in(tmp_path / "b"), range(3000))
+    assert_same_rows(rows_in(tmp_path / "c"), range(1000))
+
+
+def test_stop_frees_slots_and_leaves_workers_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    topology = numbers_to(tmp_path, 10_000_000)
+    with running_on(spark, topology, workers=4, max_pending=500) as run:
+        wait_until(lambda: durable(run) > 500, 30, "rows")
+        pids = run.workerPids()
+        assert len(pids) == 4 and all(listening_ports(pid) for pid in pids.values())
+        begun = time.monotonic()
+        stop(run)
+        assert time.monotonic() - begun < 8
+    assert_prefixes(rows_in(tmp_path), 2, 500)
+    assert not any(listening_ports(pid) for pid in pids.values())
+    begun = time.monotonic()
+    assert spark.range(0, 400, 1, 4).count() == 400
+    assert time.monotonic() - begun < 8
+
+    def report(batches: Any) -> Any:
+        import sys
+        import threading
+
+        import pyarrow as pa
+
+        for _ in batches:
+            pass
+        yield pa.RecordBatch.from_pydict({"interval": [sys.getswitchinterval()], "threads": [threading.active_count()]})
+
+    left = spark.range(0, 8, 1, 8).mapInArrow(report, "interval double, threads long").collect()
+    assert {one.interval for one in left} == {0.005}, "Spark's next task runs with the settings of a worker"
+    assert max(one.threads for one in left) < 8
+
+
+def test_an_error_of_the_user_is_the_runs(spark: SparkSession) -> None:
+    topology = tr.Topology("wrong")
+    topology.source("numbers", tr.from_iterable(range(100))).map("check", fail_at_7).sink("out", tr.to_list())
+    run = topology.run(spark, workers=2)
+    with pytest.raises(TaskError, match="seven is not allowed"):
+        run.awaitTermination(60)
+    error = run.exception()
+    assert isinstance(error, TaskError) and "in fail_at_7" in str(error)
+    assert str(error).endswith("operator failed: operator=check task=0 tuple=7")
+
+
+def test_another_version_on_an_executor(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = tr.__version__
+    monkeypatch.setattr(tr, "__version__", "9.9")
+    run = forever().run(spark, workers=2)
+    with pytest.raises(TailraceError) as caught:
+        run.awaitTermination(60)
+    here = f"executor={os.uname().nodename} python={spark.sparkContext.pythonExec}"
+    assert str(caught.value) == (
+        f"an executor has another tailrace: {here} version={ours} driver=9.9; is one of them old?"
+    )
+
+
+def test_a_python_that_is_not_there(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/such/python")
+    run = forever().run(spark, workers=2)
+    with pytest.raises(TailraceError) as caught:
+        run.awaitTermination(60)
+    assert "an executor cannot start Python: " in str(caught.value)
+    assert "python=/no/such/python; does PYSPARK_PYTHON exist there?" in str(caught.value)
+
+
+def test_too_few_slots(spark: SparkSession) -> None:
+    with pytest.raises(tr.OptionError) as caught:
+        forever().run(spark, workers=5)
+    hint = "could the session have more cores, or the run fewer workers?"
+    assert str(caught.value) == f"too few slots: local[4,8] has 4 free slots, 5 workers wanted; {hint}"
+    with running_on(spark, forever(), workers=3) as run:
+        with pytest.raises(tr.OptionError) as caught:
+            forever("other").run(spark, workers=2)
+        there = "local[4,8] has 1 free slot (other runs hold 3 of 4)"
+        assert str(caught.value) == f"too few slots: {there}, 2 workers wanted; {hint}"
+        stop(run)
+    with running_on(spark, forever(), workers=4):
+        pass
+
+
+def test_options_come_from_the_spark_configuration(spark: SparkSession) -> None:
+    spark.conf.set("spark.tailrace.workers", "3")
+    try:
+        with running_on(spark, forever()) as run:
+            assert len(run.workerPids()) == 3
+        with running_on(spark, forever(), workers=1) as run:
+            assert len(run.workerPids()) == 1
+        spark.conf.set("spark.tailrace.worker", "3")
+        with pytest.raises(
+            tr.OptionError, match=r"unknown option in the Spark configuration: spark\.tailrace\.worker=3"
+        ):
+            forever().run(spark)
+    finally:
+        spark.conf.unset("spark.tailrace.workers")
+        spark.conf.unset("spark.tailrace.worker")
+
+
+def test_doctor_finds_nothing_wrong_here(spark: SparkSession) -> None:
+    findings = examine(spark)
+    assert all(finding.ok for finding in findings), findings
+    assert [finding.what for finding in findings][:5] == ["Java", "driver", "PySpark", "session", "slots"]
+    assert findings[4].detail == "4 of 4 free: a run can have as many workers"
+    (executor,) = findings[5:]
+    assert executor.what == f"executor on {os.uname().nodename}"
+    assert f"tailrace {tr.__version__}" in executor.detail and "the driver is reachable" in executor.detail
+
+
+def test_doctor_names_another_version(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = tr.__version__
+    monkeypatch.setattr(tr, "__version__", "9.9")
+    (problem,) = [finding for finding in examine(spark) if not finding.ok]
+    assert problem.detail == f"tailrace {ours}, the driver has 9.9; could they be the same?"
