@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -204,3 +205,20 @@ def test_a_damaged_gzip_file_is_named(tmp_path: Path) -> None:
     reader = from_lines(path).open(SplitStart(str(path)))
     with pytest.raises(TailraceError, match=f"gzip file is damaged: file={path} .* was it copied completely"):
         reader.poll(2000, 0)
+
+
+def test_a_rate_that_goes_on_from_a_checkpoint_does_not_wait_for_what_was_read() -> None:
+    reader = at_rate(range(1000), 10).open(SplitStart("0/1", 500))
+    assert [record.offset for record in reader.poll(9, 1_000)] == [500]
+    assert reader.ready_ns == 1_000 + 100_000_000
+
+
+def test_a_generator_that_waits_keeps_nothing_back() -> None:
+    def slow(split: int, splits: int) -> Iterator[int]:
+        for number in range(3):
+            time.sleep(0.002)
+            yield number
+
+    reader = from_iterable(slow).open(SplitStart("0/1"))
+    taken = [[record.value for record in reader.poll(256, 0)] for _ in range(4)]
+    assert taken == [[0], [1], [2], []] and reader.done

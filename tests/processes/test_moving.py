@@ -1,0 +1,64 @@
+"""Tasks that move to a thread of their own in the middle of their work, and sources that give records slowly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from kit import assert_same_rows, read_jsonl, received, running, stop
+
+import tailrace as tr
+from tailrace.testing.processes import wait_until
+
+
+def slow(number: int) -> int:
+    time.sleep(0.0025)
+    return number
+
+
+def itself(number: int) -> int:
+    return number
+
+
+def test_a_fused_sink_moves_with_its_task(tmp_path: Path) -> None:
+    """It commits about as often as it is called, so that two threads at once would be noticed."""
+    topology = tr.Topology("moving")
+    numbers = topology.source("numbers", tr.from_iterable(range(600)))
+    slowed = numbers.map("slow", slow, tasks=10, grouping=tr.fields(itself))
+    slowed.sink("out", tr.to_jsonl(tmp_path / "out", roll_seconds=0.004), tasks=10, grouping=tr.local())
+    topology.run(workers=2).awaitTermination(120)
+    assert_same_rows(read_jsonl(tmp_path / "out"), range(600))
+
+
+def trickle(split: int, splits: int) -> Iterator[int]:
+    for number in range(1_000_000):
+        time.sleep(0.05)
+        yield number
+
+
+def test_a_generator_that_trickles_is_read_as_it_comes() -> None:
+    out = tr.to_list()
+    topology = tr.Topology("trickle")
+    topology.source("numbers", tr.from_iterable(trickle)).map("m", itself).sink("out", out)
+    with running(topology, workers=2) as run:
+        wait_until(lambda: len(out.values) >= 5, 30, "the first rows")
+        progress = stop(run)
+    assert received(run, "numbers") < 200, "they did not wait for a full batch"
+    assert progress["latencyMs"]["complete"]["p50"] < 1000
+    assert out.values == list(range(len(out.values)))
+
+
+def test_a_letter_that_cannot_be_pickled_on_the_way_to_a_sink_without_lineages() -> None:
+    letters = tr.to_list()
+    topology = tr.Topology("letters")
+    made = topology.source("numbers", tr.from_iterable(range(40))).map("make", generators, on_error="dead_letter")
+    made.sink("main", tr.to_call(itself), tasks=3)
+    made.dead_letters.sink("letters", letters)
+    topology.run(workers=3).awaitTermination(60)
+    assert all(letter["operator"] == "make" for letter in letters.values)
+    assert len(letters.values) in range(1, 11), "those that stay in one worker are not pickled"
+
+
+def generators(number: int) -> object:
+    return (x for x in ()) if number % 4 == 0 else number

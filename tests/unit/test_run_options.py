@@ -1,0 +1,40 @@
+"""Options of a run are refused by name before anything starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tailrace.errors import OptionError
+from tailrace.runtime.options import RunOptions
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"workers": 0}, "option must be a positive number: workers=0; did you mix two up?"),
+        ({"workers": True}, "option must be a positive number: workers=True; did you mix two up?"),
+        ({"workers": 2.5}, "option must be a whole number: workers=2.5; did you mix two up?"),
+        ({"max_deaths": 0.5}, "option must be a whole number: max_deaths=0.5; did you mix two up?"),
+        ({"max_pending": "many"}, "option must be a positive number: max_pending='many'; did you mix two up?"),
+        (
+            {"heartbeat_timeout_s": float("nan")},
+            "option must be a positive number: heartbeat_timeout_s=nan; did you mix two up?",
+        ),
+        (
+            {"start_timeout_s": float("inf")},
+            "option must be a positive number: start_timeout_s=inf; did you mix two up?",
+        ),
+        ({"checkpoint": 5}, "not a folder: checkpoint=5; did you mix two options up?"),
+    ],
+)
+def test_values_that_make_no_sense(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(OptionError) as refusal:
+        RunOptions.of(options)
+    assert str(refusal.value) == text
+
+
+def test_an_unknown_option_is_named_beside_the_known_ones() -> None:
+    with pytest.raises(OptionError, match=r"^unknown option: maxpending; known=checkpoint, heartbeat_timeout_s, max_d"):
+        RunOptions.of({"maxpending": 3})
