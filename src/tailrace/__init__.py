@@ -29,6 +29,9 @@ from tailrace.runtime.run import Run
 from tailrace.topology import Stream, Topology, set_launcher, union
 
 if TYPE_CHECKING:
+    from tailrace.spark.data_sink import to_data_source
+    from tailrace.spark.data_source import from_data_source
+    from tailrace.spark.dataframe import from_dataframe
     from tailrace.spark.session import local_session
 
 __version__ = "0.1.0.dev0"
@@ -48,12 +51,15 @@ __all__ = [
     "at_rate",
     "broadcast",
     "fields",
+    "from_data_source",
+    "from_dataframe",
     "from_iterable",
     "from_lines",
     "local",
     "local_session",
     "shuffle",
     "to_call",
+    "to_data_source",
     "to_jsonl",
     "to_list",
     "to_parquet",
@@ -63,7 +69,12 @@ __all__ = [
 
 set_launcher(launch)
 
-_ON_SPARK = {"local_session": "session"}
+_ON_SPARK = {
+    "from_data_source": "data_source",
+    "from_dataframe": "dataframe",
+    "local_session": "session",
+    "to_data_source": "data_sink",
+}
 
 
 def __getattr__(name: str) -> Any:

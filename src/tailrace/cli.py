@@ -10,8 +10,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
@@ -78,7 +79,11 @@ conf_option = click.option(
 @host_option
 @master_option
 @conf_option
-@click.option("--workers", type=click.IntRange(1, 1024), default=2, show_default=True, help="Each takes a Spark slot.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1024),
+    help="Each takes a slot of Spark.  [default: spark.tailrace.workers, or else 2]",
+)
 @click.option(
     "--checkpoint",
     type=click.Path(file_okay=False),
@@ -92,7 +97,7 @@ def run(
     host: str,
     master: str | None,
     conf: Conf,
-    workers: int,
+    workers: int | None,
     checkpoint: str | None,
     metrics_port: int | None,
     as_json: bool,
@@ -119,8 +124,10 @@ def run(
         out = sys.stdout
         if as_json:
             stack.enter_context(redirect_stdout(sys.stderr))  # what workers print must not get between the lines
-        spark = stack.enter_context(_session(host, master, conf, workers + SPARE_SLOTS))
-        handle: Run = topology.run(spark, workers=workers, **({"checkpoint": checkpoint} if checkpoint else {}))
+        slots = workers + SPARE_SLOTS if workers is not None else None
+        spark = stack.enter_context(_session(host, master, conf, slots))
+        options: dict[str, Any] = {"workers": workers, "checkpoint": checkpoint}
+        handle: Run = topology.run(spark, **{name: value for name, value in options.items() if value is not None})
         stack.enter_context(_stopped_at_the_end(handle))
         if metrics_port is not None:
             stack.enter_context(_metrics(handle, metrics_port))
@@ -191,9 +198,7 @@ def _attend(handle: Run, json_out: TextIO | None) -> int:
     from tailrace.demo import attend
 
     console = Console(stderr=json_out is not None)
-    show: Callable[[], None] = lambda: watch(handle, console=console)  # noqa: E731
-    if json_out is not None:
-        show = lambda: _write_json(handle, json_out)  # noqa: E731
+    show = partial(watch, handle, console=console) if json_out is None else partial(_write_json, handle, json_out)
     ending = attend(handle, show, console)
     if json_out is not None and ending != "ended":
         _write_json(handle, json_out)
@@ -380,7 +385,8 @@ def _local(slots: int | None, conf: Conf) -> Any:
     from tailrace.spark.session import local_session
 
     settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
-    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", shlex.join([*settings, "pyspark-shell"]))
+    others = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{shlex.join(settings)} {others}"
     return local_session(cores=slots, app_name="tailrace")
 
 
@@ -397,7 +403,10 @@ def _remote(master: str, conf: Conf) -> Any:
     try:
         return builder.getOrCreate()
     except Exception as error:
-        raise TailraceError(f"no Spark session: master={master}; {explain(error)}") from error
+        javas = (line.removeprefix(": ") for line in str(error).splitlines() if line.startswith(": "))
+        raise TailraceError(
+            f"no Spark session: master={master}; {next(javas, explain(error))}; is a Spark master there?"
+        ) from error
 
 
 @contextmanager

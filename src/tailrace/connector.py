@@ -38,6 +38,9 @@ class SplitStart:
 class Reader(Protocol):
     """Reads one split. Used by one thread.
 
+    A reader that wants to know how far its records are safe has a method ``committed(offset)`` besides: everything
+    below that offset will never be asked for again.
+
     Law: reading from offset *n* gives the records that reading from 0 gave, from *n* on.
     """
 

@@ -83,11 +83,12 @@ def tailrace(environment: dict[str, str], *arguments: str) -> subprocess.Complet
 
 
 def test_run(tmp_path: Path, environment: dict[str, str]) -> None:
-    options = ["--json", "--checkpoint", str(tmp_path / "state"), "--conf", "spark.app.name=from-conf"]
+    options = ["--json", "--checkpoint", str(tmp_path / "state"), "--conf", "spark.tailrace.workers=3"]
     done = tailrace(environment, "run", squares(tmp_path), *options)
     assert done.returncode == 0, done.stderr
     last = json.loads(done.stdout.splitlines()[-1])
     assert (last["status"], last["durable"]) == ("finished", 400)
+    assert len(last["workers"]) == 3
     assert numbers(tmp_path) == list(range(400))
 
 

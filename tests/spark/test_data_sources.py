@@ -5,16 +5,12 @@ All but the last tests run on plain worker processes: a data source needs no JVM
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
-import os
 import re
-import signal
 import sqlite3
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from kit import assert_same_rows, finish, homes, kill, received, running
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -39,7 +36,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import tailrace as tr
 from tailrace.connector import Entry, SinkContext, SplitStart
-from tailrace.core.plan import make_plan
 from tailrace.errors import NotRepeatable, OptionError, TailraceError
 from tailrace.runtime.connectors.fingerprint import fingerprint
 from tailrace.spark.data_sink import to_data_source
@@ -291,9 +287,7 @@ def table_rows(path: Path) -> list[int]:
 
 
 def assert_once(found: Iterable[int], rows: int) -> None:
-    there, wanted = Counter(found), Counter(range(rows))
-    missing, extra = wanted - there, there - wanted
-    assert not missing and not extra, f"missing={sorted(missing)[:5]} too many={sorted(extra)[:5]}"
+    assert_same_rows(found, range(rows))
 
 
 def expected(rows: int) -> list[dict[str, Any]]:
@@ -306,28 +300,6 @@ def only_n(row: dict[str, Any]) -> dict[str, Any]:
 
 def number_of(row: dict[str, Any]) -> int:
     return int(row["n"])
-
-
-def home(topology: tr.Topology, workers: int, operator: str) -> int:
-    plan = make_plan(topology, workers)
-    return next(
-        plan.home[task] for task, index in enumerate(plan.operator_of) if plan.operators[index].name == operator
-    )
-
-
-def kill(run: tr.Run, worker: int) -> None:
-    pid = run.workerPids()[worker]
-    before = run._server.recoveries
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: run._server.recoveries > before, 30, "the recovery")
-
-
-def received(run: tr.Run, operator: str) -> int:
-    return next(int(one["received"]) for one in run._server.progress()["operators"] if one["name"] == operator)
-
-
-def finish(run: tr.Run) -> None:
-    assert run.awaitTermination(60), f"still running: {run.lastProgress}"
 
 
 def open_writer(sink: Any, epoch: int, task: int = 0, tasks: int = 1, job: str = "0123456789abcdef") -> Any:
@@ -606,7 +578,7 @@ REFUSALS: dict[str, Refusal] = {
         "option must be positive: roll_rows=0, did you mean to leave it out?",
     ),
     "dataframe": (
-        lambda: from_dataframe([1]),
+        lambda: from_dataframe([1]),  # type: ignore[arg-type]
         "not a DataFrame: from_dataframe=[1] type=list, is it a table?",
     ),
 }
@@ -644,13 +616,12 @@ def test_a_worker_is_killed(kind: type[DataSource], victim: str, tmp_path: Path)
     target = tmp_path / "out"
     sink = to_data_source(Table, {"path": str(target)}, schema="n long", log=tmp_path / "log", roll_seconds=0.05)
     topology = _copy(source, sink)
-    worker = home(topology, 2, victim)
-    run = topology.run(workers=2, max_pending=300)
-    for least in (500, 2000):
-        wait_until(lambda least=least: received(run, "out") > least or not run.isActive, 30, "rows at the sink")
-        assert run.isActive
-        kill(run, worker)
-    finish(run)
+    (worker,) = homes(topology, 2, victim)
+    with running(topology, workers=2, max_pending=300) as run:
+        for least in (500, 2000):
+            wait_until(lambda least=least: received(run, "out") > least, 30, "rows at the sink")
+            kill(run, worker)
+        finish(run)
     assert_once(table_rows(target), ROWS)
 
 
@@ -661,12 +632,12 @@ def test_both_ends_are_killed_with_several_tasks(tmp_path: Path) -> None:
     sink = to_data_source(
         Folder, {"path": str(out)}, schema="n long", log=tmp_path / "log", roll_seconds=0.05, max_tasks=2
     )
-    run = _copy(source, sink, tasks=2, sinks=2).run(workers=2, max_pending=300)
-    for worker in (0, 1):
-        least = received(run, "out") + 800
-        wait_until(lambda least=least: received(run, "out") > least or not run.isActive, 30, "rows at the sink")
-        kill(run, worker)
-    finish(run)
+    with running(_copy(source, sink, tasks=2, sinks=2), workers=2, max_pending=300) as run:
+        for worker in (0, 1):
+            least = received(run, "out") + 800
+            wait_until(lambda least=least: received(run, "out") > least, 30, "rows at the sink")
+            kill(run, worker)
+        finish(run)
     assert_once(numbers(out), ROWS)
 
 
@@ -709,13 +680,6 @@ def test_a_run_without_its_checkpoint_is_refused(tmp_path: Path) -> None:
 # --- a DataFrame
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = tr.local_session()
-    yield session
-    session.stop()
-
-
 def test_the_law_of_dataframes(spark: SparkSession) -> None:
     frame = spark.range(2500).selectExpr("id AS n", "timestamp_seconds(id) AS at", "array(id) AS list")
     source = from_dataframe(frame, splits=3)
@@ -726,10 +690,10 @@ def test_the_law_of_dataframes(spark: SparkSession) -> None:
     assert first.offset == 600
     assert first.value["at"] == datetime.fromtimestamp(first.value["n"], UTC)
     assert first.value["list"] == [first.value["n"]]
-    folder = source.folder
-    del source
-    gc.collect()
-    assert not folder.parent.exists(), "a temporary folder goes with its source"
+    source.delete()
+    assert not source.folder.exists()
+    with pytest.raises(TailraceError, match=r"file is not there: file=.*, is the folder reachable by this worker\?"):
+        source.open(SplitStart("part-0.parquet"))
 
 
 def test_a_dataframe_through_a_topology(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

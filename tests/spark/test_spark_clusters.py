@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from kit import MARK, assert_same_rows, durable, finish, kill, read_parquet, row, same, stop
 from pyspark.sql import SparkSession
-from sparkkit import SPARK_HOME, Sessions, executor_of, running_on, seconds_until_gone
+from sparkkit import SPARK_HOME, Sessions, command_of, executor_of, running_on, seconds_until_gone
 
 import tailrace as tr
 from tailrace.spark.doctor import examine
-from tailrace.testing.processes import is_alive, listening_ports, processes_with, wait_until
+from tailrace.testing.processes import is_alive, processes_with, wait_until
 
 MILLION = 1_000_000
 PYTHON, EXECUTOR = "process", "executor"
@@ -60,11 +60,6 @@ def test_a_million_on_three_executors(sessions: Sessions, tmp_path: Path) -> Non
     print(f"seconds to replace: {took}")
     assert progress["recoveries"] >= 4
     assert sorted(read_parquet(tmp_path)) == list(range(MILLION))
-
-
-def free_port(pid: int) -> int:
-    wait_until(lambda: listening_ports(pid), 60, "the process to listen")
-    return listening_ports(pid)[0]
 
 
 @pytest.fixture
@@ -124,14 +119,7 @@ def test_a_standalone_cluster(sessions: Sessions, standalone: tuple[str, list[in
     sessions.stop()
     seconds_until_gone(executors, 20)
     assert all(is_alive(pid) for pid in spark_workers)
-    assert not [pid for pid in processes_with(MARK, os.environ[MARK]) if b"pyspark.daemon" in _command(pid)]
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    assert not [pid for pid in processes_with(MARK, os.environ[MARK]) if b"pyspark.daemon" in command_of(pid)]
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ def test_declared_tasks_appear_before_they_report() -> None:
     assert [(op["name"], op["role"], len(op["tasks"])) for op in found["operators"]] == OPERATORS
     silent = found["operators"][1]["tasks"][1]
     assert (silent["task"], silent["worker"], silent["received"]) == (1, None, 0)
-    nothing = {"p50": None, "p90": None, "p99": None, "p999": None, "max": None, "mean": None, "count": 0}
+    nothing = {"p50": None, "p90": None, "p99": None, "p999": None, "max": None, "mean": None, "sum": 0, "count": 0}
     assert silent["executionMs"] == found["latencyMs"]["complete"] == nothing
     assert found["latencyHistogram"] == []
 

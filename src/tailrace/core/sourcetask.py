@@ -125,6 +125,9 @@ class SourceTask(Task):
             case Committed():
                 for split, offset in message.offsets.items():
                     self.ledger.committed(split, offset)
+                for split, reader in self._readers:
+                    if split in message.offsets and hasattr(reader, "committed"):
+                        reader.committed(message.offsets[split])
             case Drain():
                 self.draining = True
 

@@ -202,11 +202,12 @@ def describe(workers: Sequence[WorkerStatus]) -> str:
 
 
 def distribution_ms(histogram: Histogram) -> Progress:
-    """Percentiles, largest, mean and count; all but the count are null if nothing was recorded."""
+    """Percentiles, largest, mean, sum and count; all but the last two are null if nothing was recorded."""
     if not histogram.count:
-        return {**dict.fromkeys((*_PERCENTILES, "max", "mean")), "count": 0}
+        return {**dict.fromkeys((*_PERCENTILES, "max", "mean")), "sum": 0, "count": 0}
     values = dict(zip(_PERCENTILES, map(_ms, histogram.percentiles(*_PERCENTILES.values())), strict=True))
-    return {**values, "max": _ms(histogram.max), "mean": _ms(histogram.mean), "count": histogram.count}
+    whole = {"max": _ms(histogram.max), "mean": _ms(histogram.mean), "sum": _ms(histogram.sum)}
+    return {**values, **whole, "count": histogram.count}
 
 
 def _flow(roots: _Group) -> Progress:

@@ -6,18 +6,18 @@ again in another order, or with other rows.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import shutil
 import tempfile
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
@@ -46,6 +46,10 @@ class DataFrameSource:
 
     def open(self, start: SplitStart) -> FileReader:
         return FileReader(self.folder / start.split, start, self.instants)
+
+    def delete(self) -> None:
+        """Delete the files. Not before the runs that read them have ended."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class FileReader:
@@ -113,15 +117,15 @@ class FileReader:
             )
 
 
-def from_dataframe(df: Any, *, splits: int | None = None, folder: str | Path | None = None) -> DataFrameSource:
+def from_dataframe(df: DataFrame, *, splits: int | None = None, folder: str | Path | None = None) -> DataFrameSource:
     """Read the rows of a DataFrame, as dicts, and end. **Runs a Spark job at once**, which writes them to ``folder``.
 
     The driver and all workers must reach ``folder`` under the same path; without one it is a temporary folder of this
-    machine, deleted when the source is garbage or the driver ends. A folder that holds a finished DataFrame of the
+    machine, deleted when the driver ends or by ``delete()``. A folder that holds a finished DataFrame of the
     same columns is read as it is: give one where a checkpoint is to be resumed. ``splits`` is the number of files, by
     default that of the DataFrame's partitions.
     """
-    if not hasattr(df, "isStreaming") or not hasattr(df, "write"):
+    if not isinstance(df, DataFrame):
         raise OptionError(f"not a DataFrame: from_dataframe={shorten(df)} type={type(df).__name__}, is it a table?")
     if df.isStreaming:
         raise OptionError("DataFrame is streaming: from_dataframe takes bounded ones, did you mean from_data_source?")
@@ -135,7 +139,7 @@ def from_dataframe(df: Any, *, splits: int | None = None, folder: str | Path | N
     instants = frozenset(field.name for field in df.schema.fields if isinstance(field.dataType, TimestampType))
     source = DataFrameSource(place, instants)
     if home is not None:
-        weakref.finalize(source, _remove, home, os.getpid())
+        atexit.register(_remove, home, os.getpid())
     if (place / _SUCCESS).exists():
         _check_columns(place, df.columns)
         _log.warning("rows are there already and are read as they are: folder=%s, is this a restart?", place)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.errors import TailraceError
 from tailrace.runtime.coordinator import Place
-from tailrace.spark.host import explain, hopeless_cause
+from tailrace.spark.host import explain, hopeless_cause, host_of_failure
 from tailrace.spark.run import check_session, configuration, place_of, slots_of
 from tailrace.spark.session import find_java, java_problem, java_version
 from tailrace.spark.slots import HELD
@@ -82,12 +82,14 @@ def _slots(total: int | None, held: int) -> Finding:
 
 def examine_executors(spark: SparkSession, place: Place, probes: int) -> list[Finding]:
     """Send probes to the executors, and judge what they bring back."""
+    group = f"tailrace-doctor-{uuid.uuid4().hex[:8]}"
     with socket.create_server((place.bind, 0), backlog=128) as listener:
         function = probe(place.address, listener.getsockname()[1], LINGER_S)
         try:
-            reports = _gather(spark, function, probes, PROBE_S)
+            reports = _gather(spark, group, function, probes, PROBE_S)
         except Exception as error:
-            return [Finding(False, "executors", hopeless_cause(str(error)) or f"no probe came back: {explain(error)}")]
+            cause = hopeless_cause(str(error), host_of_failure(spark.sparkContext, group))
+            return [Finding(False, "executors", cause or f"no probe came back: {explain(error)}")]
     expected = Expected(platform.python_version().rpartition(".")[0], own_version())
     found: list[Finding] = []
     for report in sorted(set(reports)):
@@ -103,9 +105,8 @@ class Expected:
     tailrace: str
 
 
-def _gather(spark: SparkSession, function: Any, probes: int, timeout_s: float) -> list[str]:
+def _gather(spark: SparkSession, group: str, function: Any, probes: int, timeout_s: float) -> list[str]:
     """What the probes report. The job gets a thread of its own: it could wait for a slot for ever."""
-    group = f"tailrace-doctor-{uuid.uuid4().hex[:8]}"
     outcome: list[list[str] | Exception] = []
 
     def job() -> None:

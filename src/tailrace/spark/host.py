@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
+import time
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -25,6 +26,9 @@ from tailrace.spark.task import SCHEMA, entry, own_version
 
 CLOSE_S = 10.0
 """How long cancelled jobs may take to end. Spark kills their Python processes after two or three seconds."""
+
+BOOKS_S = 0.3
+"""Spark keeps its books a little behind the events."""
 
 STOPPED = "the Spark session was stopped before the run; was spark.stop() called before run.stop()?"
 
@@ -59,7 +63,7 @@ class SparkHost:
             hopeless = self._run_job(bootstrap)
         except Exception as error:
             why = explain(error)
-            hopeless = STOPPED if self._is_stopped(why) else hopeless_cause(str(error))
+            hopeless = STOPPED if self._is_stopped(why) else self._hopeless(bootstrap, error)
         with self._lock:
             self._threads.pop(place, None)
         if hopeless is None or not give_up(bootstrap, hopeless):
@@ -75,6 +79,13 @@ class SparkHost:
         (row,) = self._spark.range(0, 1, 1, 1).mapInArrow(function, SCHEMA).collect()
         why: str | None = row.why
         return why
+
+    def _hopeless(self, bootstrap: Bootstrap, error: Exception) -> str | None:
+        if hopeless_cause(str(error)) is None:
+            return None
+        return hopeless_cause(
+            str(error), host_of_failure(self._context, self._group(bootstrap.worker, bootstrap.epoch))
+        )
 
     def _is_stopped(self, why: str) -> bool:
         return self._context._jsc is None or "SparkContext was shut down" in why or "stopped SparkContext" in why
@@ -133,11 +144,24 @@ def explain(error: BaseException) -> str:
     return lines[0][:300] if lines else type(error).__name__
 
 
-def hopeless_cause(text: str) -> str | None:
+def host_of_failure(context: Any, group: str) -> str:
+    """Where the last task of a job group ran. PySpark's errors do not say it; Spark's own books do, soon after."""
+    time.sleep(BOOKS_S)
+    try:
+        tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
+        job = tracker.getJobInfo(max(tracker.getJobIdsForGroup(group)))
+        tasks = store.taskList(max(job.stageIds), 0, 100)
+        return str(tasks.apply(tasks.size() - 1).host())
+    except Exception:  # the books are for people, and promise nothing
+        return ""
+
+
+def hopeless_cause(text: str, host: str = "") -> str | None:
     """What Spark's report of a failed job says about an executor that can never run a worker, in one sentence."""
     where = re.search(r"\((\S+) executor (?:driver|\d+)\)", text)
-    executor = f"executor={where[1]} " if where else ""
-    if found := re.search(r"different version: \D*([\d.]+)\D+ than that in driver: \D*([\d.]+)", text):
+    host = where[1] if where else host
+    executor = f"executor={host} " if host else ""
+    if found := re.search(r"different version: \D*([\d.]+)\D* than that in driver: \D*([\d.]+)", text):
         versions = f"python={found[1]} driver={found[2].rstrip('.')}"
         return f"an executor has another Python: {executor}{versions}; is PYSPARK_PYTHON the same everywhere?"
     if found := re.search(r'Cannot run program "([^"]+)"', text):

@@ -1,0 +1,217 @@
+"""What cannot work is refused in one sentence. Nothing here starts Spark."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tailrace as tr
+from tailrace.runtime.control import Bootstrap
+from tailrace.runtime.coordinator import LOOPBACK, Place
+from tailrace.spark.doctor import Expected, check_java, examine, judge
+from tailrace.spark.host import hopeless_cause
+from tailrace.spark.run import options_in, place_of
+from tailrace.spark.session import local_session
+from tailrace.spark.slots import Held, is_local, total_slots
+from tailrace.spark.task import entry
+
+CONNECT = "Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession?"
+STOPPED = "the Spark session has been stopped: workers need one that runs; was spark.stop() called?"
+
+
+class FakeContext:
+    _jsc = None
+
+
+class FakeSession:
+    sparkContext = FakeContext()
+
+
+def topology() -> tr.Topology:
+    topology = tr.Topology("t")
+    topology.source("numbers", tr.from_iterable(range(3))).sink("out", tr.to_list())
+    return topology
+
+
+def test_connect() -> None:
+    connected = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(tr.TopologyError) as caught:
+        topology().run(connected)
+    assert str(caught.value) == CONNECT
+    last = examine(connected)[-1]
+    assert (last.ok, last.what, last.detail) == (False, "session", CONNECT)
+
+
+def test_a_stopped_session() -> None:
+    with pytest.raises(tr.TopologyError) as caught:
+        topology().run(FakeSession())
+    assert str(caught.value) == STOPPED
+
+
+def test_something_else() -> None:
+    with pytest.raises(tr.TopologyError, match=r"not a Spark session: type=builtins\.int; did you mean workers=\?"):
+        topology().run(4)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ('openjdk version "11.0.2" 2019-01-15', "Java is too old: java={java} version=11; "),
+        ('java version "1.8.0_301"', "Java is too old: java={java} version=8; "),
+        ("nonsense", "Java does not say its version: java={java} said='nonsense'; does it run at all?"),
+        ('openjdk version "17.0.1" 2021', ""),
+        ('openjdk version "25" 2025-09-16', ""),
+    ],
+)
+def test_java_versions(said: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    finding = check_java()
+    assert finding.ok == (not expected), finding
+    if expected:
+        assert finding.detail.startswith(expected.format(java=java))
+        monkeypatch.setattr("tailrace.spark.session.running_session", lambda: None)
+        with pytest.raises(tr.OptionError) as caught:
+            local_session()
+        assert str(caught.value) == finding.detail
+
+
+def test_java_home_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    needed = "Spark needs Java 17 or later, is a JRE installed?"
+    assert check_java().detail == f"no Java found: JAVA_HOME={tmp_path}; {needed}"
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "expected"),
+    [
+        ("local", {}, 1),
+        ("local[3]", {}, 3),
+        ("local[*]", {}, 6),
+        ("local[ 4 , 8 ]", {}, 4),
+        ("local[*,2]", {"spark.task.cpus": "2"}, 3),
+        ("local[2]", {"spark.task.cpus": "0.5"}, 4),
+        ("local-cluster[3,2,1024]", {}, 6),
+        ("spark://host:7077", {}, None),
+        ("spark://host:7077", {"spark.cores.max": "8"}, 8),
+        ("yarn", {"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
+        ("yarn", {"spark.executor.instances": "3", "spark.dynamicAllocation.enabled": "true"}, None),
+        ("k8s://https://host", {}, None),
+    ],
+)
+def test_slots(master: str, conf: dict[str, str], expected: int | None) -> None:
+    assert total_slots(master, conf, processors=6) == expected
+    assert is_local(master) == master.startswith("local")
+
+
+def test_unknown_slots_refuse_nobody() -> None:
+    held = Held()
+    held.take("app", 100, None, "yarn")
+    assert held.count("app") == 100
+    held.give_back("app", 100)
+    with pytest.raises(tr.OptionError, match="yarn has 1 free slot, 2 workers wanted"):
+        held.take("app", 2, 1, "yarn")
+    assert held.count("app") == 0
+
+
+def test_options_from_the_configuration() -> None:
+    conf = {
+        "spark.tailrace.workers": "3",
+        "spark.tailrace.maxPending": "10",
+        "spark.tailrace.startTimeout": "2.5",
+        "spark.tailrace.checkpoint": "some/folder",
+        "spark.app.name": "x",
+    }
+    expected = {"workers": 3, "max_pending": 10, "start_timeout_s": 2.5, "checkpoint": "some/folder"}
+    assert options_in(conf) == expected
+    assert options_in({"spark.tailrace.max_pending": "10"}) == {"max_pending": 10}
+    with pytest.raises(tr.OptionError) as caught:
+        options_in({"spark.tailrace.workers": "many"})
+    assert str(caught.value) == "option in the Spark configuration is not a number: spark.tailrace.workers=many"
+
+
+def test_where_the_coordinator_listens() -> None:
+    assert place_of("local[4]", {"spark.driver.host": "10.1.2.3"}) == LOOPBACK
+    assert place_of("spark://m:1", {"spark.driver.host": "127.0.0.1"}) == Place("127.0.0.1", "127.0.0.1")
+    assert place_of("yarn", {"spark.driver.host": "203.0.113.1"}) == Place("0.0.0.0", "203.0.113.1")
+    both = {"spark.driver.host": "203.0.113.1", "spark.driver.bindAddress": "127.0.0.1"}
+    assert place_of("yarn", both) == Place("127.0.0.1", "203.0.113.1")
+
+
+def task_of(version: str) -> Any:
+    return entry(Bootstrap(("127.0.0.1", 1), b"", 0, 1), [], version)
+
+
+def why_not(task: Any) -> str:
+    (batch,) = task([])
+    why: str = batch.column(0).to_pylist()[0]
+    return why
+
+
+def test_an_executor_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = task_of("1.0")
+    monkeypatch.setattr("socket.gethostname", lambda: "node-7")
+    monkeypatch.setitem(sys.modules, "tailrace", None)
+    why = why_not(task)
+    assert why.startswith(
+        f"an executor cannot import tailrace: executor=node-7 python={sys.executable} driver=1.0 cause="
+    )
+    assert why.endswith("; is it installed there?")
+
+
+def test_an_executor_with_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "node-7")
+    here = f"executor=node-7 python={sys.executable} version={tr.__version__}"
+    assert why_not(task_of("0.9")) == f"an executor has another tailrace: {here} driver=0.9; is one of them old?"
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        (
+            "(10.0.0.5 executor 1): [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.10 than that "
+            "in driver: 3.11, PySpark cannot run with different minor versions.",
+            "an executor has another Python: executor=10.0.0.5 python=3.10 driver=3.11; "
+            "is PYSPARK_PYTHON the same everywhere?",
+        ),
+        (
+            'Lost task 0.3 (node-7 executor driver): java.io.IOException: Cannot run program "py": error=2',
+            "an executor cannot start Python: executor=node-7 python=py; does PYSPARK_PYTHON exist there?",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'pyarrow'",
+            "an executor has no pyarrow: module=pyarrow; is it installed for the Python there?",
+        ),
+        ("Python worker exited unexpectedly (crashed)", None),
+    ],
+)
+def test_what_spark_reports_is_put_in_one_sentence(report: str, expected: str | None) -> None:
+    assert hopeless_cause(report) == expected
+
+
+def test_what_the_doctor_says_of_an_executor() -> None:
+    place, expected = Place("127.0.0.1", "driver-1"), Expected("3.11", "1.0")
+    healthy = {
+        "host": "node-7",
+        "executable": "/py",
+        "python": "3.11.4",
+        "tailrace": "1.0",
+        "pyarrow": "20",
+        "cloudpickle": "3",
+        "unreachable": "",
+    }
+    (fine,) = judge(healthy, place, expected)
+    assert fine.ok and fine.what == "executor on node-7"
+    ill = healthy | {"python": "3.12.1", "tailrace": "", "tailrace_error": "gone", "unreachable": "timed out"}
+    assert [finding.detail for finding in judge(ill, place, expected)] == [
+        "Python 3.12.1 at /py, the driver has 3.11; is PYSPARK_PYTHON the same everywhere?",
+        "cannot import tailrace into /py: gone; is it installed there?",
+        "cannot reach the driver at driver-1: timed out; is spark.driver.host an address that executors know, "
+        "and no firewall between?",
+    ]
