@@ -67,7 +67,11 @@ master_option = click.option(
     "--master", metavar="URL", help="Spark master, such as spark://host:7077 or yarn. Without it: a local Spark."
 )
 conf_option = click.option(
-    "--conf", metavar="KEY=VALUE", multiple=True, callback=_parse_conf, help="A Spark setting. May be repeated."
+    "--conf",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_parse_conf,
+    help="A Spark setting, such as spark.log.level=WARN. May be repeated.",
 )
 
 
@@ -396,7 +400,8 @@ def _remote(master: str, conf: Conf) -> Any:
 
     if master.startswith("local"):
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false", **conf}
+    # What Spark logs of a worker that left, stack trace and all, the run tells in its own words.
+    settings = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": "false", **conf}
     builder = SparkSession.builder.master(master).appName("tailrace")
     for key, value in settings.items():
         builder = builder.config(key, value)
