@@ -27,6 +27,7 @@ from tailrace.runtime.connectors import (
 from tailrace.runtime.opening import Context
 from tailrace.runtime.run import Run
 from tailrace.topology import Stream, Topology, set_launcher, union
+from tailrace.version import VERSION
 
 if TYPE_CHECKING:
     from tailrace.spark.data_sink import to_data_source
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from tailrace.spark.dataframe import from_dataframe
     from tailrace.spark.session import local_session
 
-__version__ = "0.1.0.dev0"
+__version__ = VERSION
 
 __all__ = [
     "Context",

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -376,42 +373,13 @@ def _session(host: str, master: str | None, conf: Conf, slots: int | None) -> It
         return
     if sys.stderr.isatty():
         click.echo("starting Spark …", err=True)
-    spark = _local(slots, conf) if master is None else _remote(master, conf)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's own handler cancels all jobs: our workers
+    from tailrace.spark.session import local_session, open_session
+
+    spark = local_session(slots, conf=conf) if master is None else open_session(master, conf)
     try:
         yield spark
     finally:
         spark.stop()
-
-
-def _local(slots: int | None, conf: Conf) -> Any:
-    from tailrace.spark.session import local_session
-
-    settings = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
-    others = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{shlex.join(settings)} {others}"
-    return local_session(cores=slots, app_name="tailrace")
-
-
-def _remote(master: str, conf: Conf) -> Any:
-    from tailrace.spark.host import explain
-    from tailrace.spark.session import SparkSession  # type: ignore[attr-defined]
-
-    if master.startswith("local"):
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # What Spark logs of a worker that left, stack trace and all, the run tells in its own words.
-    settings = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": "false", **conf}
-    builder = SparkSession.builder.master(master).appName("tailrace")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    try:
-        return builder.getOrCreate()
-    except Exception as error:
-        javas = (line.removeprefix(": ") for line in str(error).splitlines() if line.startswith(": "))
-        raise TailraceError(
-            f"no Spark session: master={master}; {next(javas, explain(error))}; is a Spark master there?"
-        ) from error
 
 
 @contextmanager

@@ -16,7 +16,7 @@ PACKAGE = "tailrace"
 SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
 ROOT = "__init__"  # tailrace/__init__.py, as a layer of its own
 
-BASE = {"errors", "clock", "connector"}
+BASE = {"errors", "clock", "connector", "version"}
 BELOW_RUNTIME = BASE | {"metrics", "policy", "topology", "core"}
 BELOW_SPARK = BELOW_RUNTIME | {"ring", "runtime"}
 BELOW_BENCH = BELOW_SPARK | {"sim", "dashboard", "testing", "spark", "launch", ROOT}
@@ -25,6 +25,7 @@ BELOW_BENCH = BELOW_SPARK | {"sim", "dashboard", "testing", "spark", "launch", R
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "clock": set(),
+    "version": set(),
     "connector": {"errors", "clock"},
     "metrics": {"clock"},
     "ring": {"errors", "clock"},

@@ -20,7 +20,7 @@ from tailrace.spark.host import explain, hopeless_cause, host_of_failure
 from tailrace.spark.run import check_session, configuration, place_of, slots_of
 from tailrace.spark.session import find_java, java_problem, java_version
 from tailrace.spark.slots import HELD
-from tailrace.spark.task import own_version
+from tailrace.version import VERSION
 
 PROBE_S = 60.0
 """For all probes: a cold executor starts an interpreter first, and its slots may be busy."""
@@ -54,7 +54,7 @@ def examine(spark: SparkSession) -> list[Finding]:
     """Look at everything a run on this session needs."""
     findings = [
         check_java(),
-        Finding(True, "driver", f"Python {platform.python_version()}, tailrace {own_version()}"),
+        Finding(True, "driver", f"Python {platform.python_version()}, tailrace {VERSION}"),
         Finding(True, "PySpark", f"version {pyspark.__version__}"),
     ]
     try:
@@ -90,7 +90,7 @@ def examine_executors(spark: SparkSession, place: Place, probes: int) -> list[Fi
         except Exception as error:
             cause = hopeless_cause(str(error), host_of_failure(spark.sparkContext, group))
             return [Finding(False, "executors", cause or f"no probe came back: {explain(error)}")]
-    expected = Expected(platform.python_version().rpartition(".")[0], own_version())
+    expected = Expected(platform.python_version().rpartition(".")[0], VERSION)
     found: list[Finding] = []
     for report in sorted(set(reports)):
         found += judge(json.loads(report), place, expected)

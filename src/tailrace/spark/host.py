@@ -22,7 +22,8 @@ from tailrace.runtime.auth import dial
 from tailrace.runtime.control import Bootstrap, ControlLine
 from tailrace.runtime.host import Exited
 from tailrace.spark.slots import HELD
-from tailrace.spark.task import SCHEMA, entry, own_version
+from tailrace.spark.task import SCHEMA, entry
+from tailrace.version import VERSION
 
 CLOSE_S = 10.0
 """How long cancelled jobs may take to end. Spark kills their Python processes after two or three seconds."""
@@ -75,7 +76,7 @@ class SparkHost:
             return None
         group = self._group(bootstrap.worker, bootstrap.epoch)
         self._context.setJobGroup(group, f"tailrace {self._name}: worker {bootstrap.worker}")
-        function: Any = entry(bootstrap, [folder for folder in sys.path if folder], own_version())
+        function: Any = entry(bootstrap, [folder for folder in sys.path if folder], VERSION)
         (row,) = self._spark.range(0, 1, 1, 1).mapInArrow(function, SCHEMA).collect()
         why: str | None = row.why
         return why

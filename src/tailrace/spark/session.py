@@ -10,11 +10,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, TailraceError
+from tailrace.spark.slots import is_local
 
 JAVA_NEEDED = 17
 JAVA_S = 30.0
@@ -51,7 +53,9 @@ logger.tasks.level = off
 """
 
 
-def local_session(cores: int | None = None, app_name: str = "tailrace") -> SparkSession:
+def local_session(
+    cores: int | None = None, app_name: str = "tailrace", conf: Mapping[str, str] | None = None
+) -> SparkSession:
     """A session on this machine with ``cores`` slots. One that runs already is returned as it is."""
     running = running_session()
     if running is not None:
@@ -65,23 +69,41 @@ def local_session(cores: int | None = None, app_name: str = "tailrace") -> Spark
     with tempfile.TemporaryDirectory(prefix="tailrace-log4j-") as folder:  # read once, when the JVM starts
         logging = Path(folder) / "log4j2.properties"
         logging.write_text(QUIET)
-        spark = _start(cores or max(os.cpu_count() or 1, SLOTS_AT_LEAST), app_name, logging)
+        slots = cores or max(os.cpu_count() or 1, SLOTS_AT_LEAST)
+        settings = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.python.task.killTimeout": "100ms",
+            **(conf or {}),
+        }
+        spark = _start(f"local[{slots},{FAILURES}]", app_name, settings)
     _let_interrupts_be()
     return spark
 
 
-def _start(cores: int, app_name: str, logging: Path) -> SparkSession:
-    return (
-        SparkSession.builder.master(f"local[{cores},{FAILURES}]")
-        .appName(app_name)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={logging.as_uri()}")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.python.task.killTimeout", "100ms")
-        .getOrCreate()
-    )
+def open_session(master: str, conf: Mapping[str, str], app_name: str = "tailrace") -> SparkSession:
+    """A session with this master, for the command line. What Spark logs of lost workers the run tells in its words."""
+    if is_local(master):
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": "false", **conf}
+    try:
+        spark = _start(master, app_name, settings)
+    except Exception as error:
+        causes = [line.removeprefix(": ") for line in str(error).splitlines() if line.startswith(": ")]
+        why = causes[0] if causes else str(error).partition("\n")[0]
+        raise TailraceError(f"no Spark session: master={master}; {why}; is a Spark master there?") from error
+    _let_interrupts_be()
+    return spark
+
+
+def _start(master: str, app_name: str, settings: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
 def running_session() -> SparkSession | None:

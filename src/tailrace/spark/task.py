@@ -25,11 +25,6 @@ LOOK_S = 1.0
 """How often a copy looks whether the run goes on."""
 
 
-def own_version() -> str:
-    version: str = sys.modules["tailrace"].__version__
-    return version
-
-
 def entry(bootstrap: Bootstrap, path: list[str], version: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """The function of ``mapInArrow``. Whatever it is given, it yields one row, at the end.
 
