@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections import Counter
@@ -22,6 +23,7 @@ from kit import (
     restarts,
     row,
     running,
+    same,
     slowly,
     stop,
 )
@@ -237,3 +239,28 @@ def test_the_checkpoint_is_one_small_file(tmp_path: Path) -> None:
         "numbers/1/2": 500,
     }
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoint.json", "lock"]
+
+
+def test_all_that_is_available_is_processed() -> None:
+    out = tr.to_list()
+    topology = tr.Topology("available")
+    topology.source("numbers", tr.at_rate(range(10_000_000), 500), tasks=2).map("m", same, tasks=2).sink("out", out)
+    with running(topology, workers=2) as run:
+        for _ in range(2):
+            time.sleep(0.5)
+            due = received(run, "numbers")
+            run.processAllAvailable(timeout=30)
+            assert len(out.values) >= due > 0
+        kill(run, 0)
+        run.processAllAvailable(timeout=60)
+        stop(run)
+    assert_prefixes(out.values, 2)
+
+
+def test_a_source_that_never_runs_dry_is_not_waited_for_for_ever() -> None:
+    topology = tr.Topology("endless")
+    topology.source("numbers", tr.from_iterable(lambda split, splits: itertools.count())).sink("out", tr.to_call(same))
+    with running(topology, workers=1) as run:
+        with pytest.raises(TimeoutError, match=r"still busy: run=endless timeout=0.5; does a source never run dry?"):
+            run.processAllAvailable(timeout=0.5)
+        stop(run)

@@ -12,6 +12,7 @@ from tailrace.core.messages import (
     Alive,
     Applied,
     Assign,
+    Barrier,
     Command,
     Committed,
     Drain,
@@ -21,6 +22,7 @@ from tailrace.core.messages import (
     Leave,
     LinkLost,
     Members,
+    Passed,
     Persist,
     Position,
     Prefixes,
@@ -394,3 +396,27 @@ def test_a_worker_that_was_opening_when_the_drain_began_hears_of_it(run: Run) ->
     heard += sent(run.coordinator.drain(run.now_ns), Drain)
     heard += sent(run.say(Ready, 1), Drain)
     assert 1 in heard
+
+
+# -- barriers
+
+
+def test_a_barrier_is_passed_when_all_sources_have(run: Run) -> None:
+    run.running()
+    commands = run.coordinator.raise_barrier()
+    assert sent(commands, Barrier) == [0, 1] and not run.coordinator.passed(1)
+    run.say(Passed, 0, 0, 1)
+    assert not run.coordinator.passed(1)
+    run.say(Passed, 1, 1, 1)
+    assert run.coordinator.passed(1) and not run.coordinator.passed(2)
+
+
+def test_a_barrier_stands_again_after_a_recovery(run: Run) -> None:
+    run.running()
+    run.coordinator.raise_barrier()
+    run.say(Passed, 0, 0, 1)
+    run.say(LinkLost, 0)
+    assert sent(run.tick(LIMITS.settle_ns), Barrier) == [0, 1]
+    run.say(Passed, 1, 1, 1)
+    run.say(LinkLost, 0)
+    assert sent(run.tick(LIMITS.settle_ns), Barrier) == [], "it has been passed"

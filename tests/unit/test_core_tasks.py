@@ -14,7 +14,7 @@ from tailrace.connector import SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.lineage import child_lineages
-from tailrace.core.messages import Committed, Drain, Position, Prefixes, Recover
+from tailrace.core.messages import Barrier, Committed, Drain, Passed, Position, Prefixes, Recover
 from tailrace.core.opentask import AsyncTask, BatchTask
 from tailrace.core.plan import Plan, make_plan
 from tailrace.core.sourcetask import ASK_AGAIN_NS, SourceTask
@@ -412,3 +412,24 @@ def test_a_source_that_drains_reads_no_more_but_finishes() -> None:
     kit.finish()
     kit.task.handle(Committed({0: 2}))
     assert kit.task.settled
+
+
+def test_a_barrier_is_passed_when_all_that_could_be_read_is_committed() -> None:
+    kit = SourceKit()
+    kit.task.handle(Recover())
+    kit.task.handle(Barrier(4))
+
+    def passed() -> list[int]:
+        return [m.barrier for m in kit.task.reports(0, 1, lambda value: None) if isinstance(m, Passed)]
+
+    assert passed() == [], "there is more to read"
+    while kit.task.ready_ns is not None:
+        kit.task.read(10)
+        kit.finish()
+        for message in kit.task.reports(0, 1, lambda value: None):
+            assert not isinstance(message, Passed), "nobody has committed yet"
+            if isinstance(message, Prefixes):
+                offsets = {split: position.offset for split, position in message.positions.items()}
+        kit.task.handle(Committed(offsets))
+    assert passed() == [4]
+    assert passed() == [], "once is enough"

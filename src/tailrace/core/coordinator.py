@@ -22,6 +22,7 @@ from tailrace.core.messages import (
     Alive,
     Applied,
     Assign,
+    Barrier,
     Command,
     Committed,
     Drain,
@@ -33,6 +34,7 @@ from tailrace.core.messages import (
     LinkLost,
     Member,
     Members,
+    Passed,
     Persist,
     Position,
     Prefixes,
@@ -119,6 +121,8 @@ class Coordinator:
     _next_epoch: int = 0
     _version: int = 0
     _recover_at_ns: int | None = None  # a recovery is due, not before this time
+    barrier: int = 0  # the newest; whoever passes it has passed all before
+    _passed: dict[int, int] = field(default_factory=dict)  # source task -> the newest barrier it has passed
     _flushed_ns: int = 0
     _leaving_since_ns: int = 0
 
@@ -154,6 +158,9 @@ class Coordinator:
                 return []
             case Prefixes():
                 return self._commit(message)
+            case Passed():
+                self._passed[message.task] = max(message.barrier, self._passed.get(message.task, 0))
+                return []
             case SourceReport():
                 self._sources[message.task] = _Source(message.settled, message.wants_commit)
                 return self._leave_if_settled(now_ns)
@@ -195,6 +202,14 @@ class Coordinator:
         """The coordinator itself was held up: silence until now counts against nobody."""
         for entry in self._table.values():
             entry.heard_ns = max(entry.heard_ns, now_ns)
+
+    def raise_barrier(self) -> list[Command]:
+        """Ask all sources to say when what they can read now is durable: ``passed`` tells when all have."""
+        self.barrier += 1
+        return self._broadcast(Barrier(self.barrier))
+
+    def passed(self, barrier: int) -> bool:
+        return all(self._passed.get(task, 0) >= barrier for task in self._sources)
 
     def drain(self, now_ns: int) -> list[Command]:
         """The user wants to stop: sources read no more; the run ends when all they have read is durable."""
@@ -296,7 +311,8 @@ class Coordinator:
             self.phase = Phase.RUNNING
         else:
             self.recoveries += 1
-        return self._broadcast(Recover())
+        again = self._broadcast(Barrier(self.barrier)) if self.barrier and not self.passed(self.barrier) else []
+        return [*self._broadcast(Recover()), *again]
 
     # -- prefixes
 

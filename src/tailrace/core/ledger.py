@@ -203,6 +203,13 @@ class Ledger:
                 waiting.popleft()
                 self._span -= 1
 
+    def reach(self) -> dict[int, int]:
+        """The offset behind the newest root of every split."""
+        return {split: span[-1].offset + 1 if span else self._prefix[split] for split, span in self._spans.items()}
+
+    def has_committed(self, offsets: dict[int, int]) -> bool:
+        return all(self._committed[split] >= offset for split, offset in offsets.items())
+
     @property
     def settled(self) -> bool:
         """Nothing pending, and all of it committed."""

@@ -85,6 +85,16 @@ class SourceReport:
 
 
 @dataclass(frozen=True)
+class Passed:
+    """All that a source task could read when it heard of a barrier is durable and committed."""
+
+    worker: int
+    epoch: int
+    task: int
+    barrier: int
+
+
+@dataclass(frozen=True)
 class Alive:
     """A heartbeat."""
 
@@ -101,7 +111,7 @@ class Failed:
     error: Exception
 
 
-FromWorker = Registered | Ready | Applied | LinkLost | Prefixes | SourceReport | Alive | Failed
+FromWorker = Registered | Ready | Applied | LinkLost | Prefixes | SourceReport | Passed | Alive | Failed
 
 
 # -- from the coordinator
@@ -143,6 +153,13 @@ class Flush:
 
 
 @dataclass(frozen=True)
+class Barrier:
+    """Sources say when all that they can read now is durable."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class Drain:
     """Sources read no more."""
 
@@ -154,7 +171,7 @@ class Leave:
     reason: str
 
 
-ToWorker = Assign | Members | Recover | Committed | Flush | Drain | Leave
+ToWorker = Assign | Members | Recover | Committed | Flush | Barrier | Drain | Leave
 
 
 # -- what the coordinator's host is told to do

@@ -12,7 +12,18 @@ from tailrace.core.acks import Fold
 from tailrace.core.failure import CAUGHT, traceback_of
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.lineage import root_lineage
-from tailrace.core.messages import Committed, Drain, FromWorker, Position, Prefixes, Recover, SourceReport, ToWorker
+from tailrace.core.messages import (
+    Barrier,
+    Committed,
+    Drain,
+    FromWorker,
+    Passed,
+    Position,
+    Prefixes,
+    Recover,
+    SourceReport,
+    ToWorker,
+)
 from tailrace.core.plan import Plan
 from tailrace.core.stage import Wiring
 from tailrace.core.task import Task
@@ -41,6 +52,8 @@ class SourceTask(Task):
         self._asked: dict[int, int] = {}  # prefixes that the coordinator was last asked to commit
         self._asked_ns = 0
         self._told: tuple[bool, bool] | None = None
+        self._barrier = 0  # to be passed; 0: none
+        self._behind: dict[int, int] | None = None  # what must be committed for it, once that is known
 
     # -- emitting
 
@@ -84,7 +97,7 @@ class SourceTask(Task):
             if taken >= limit or self.ledger.room <= 0:
                 break
         self._catch_up -= taken
-        if not taken or not self._readers or min(reader.ready_ns for _, reader in self._readers) > self.clock():
+        if not taken or self._nothing_to_read:
             self._catch_up = 0
         self.wiring.counters.received += taken
         return taken
@@ -128,6 +141,8 @@ class SourceTask(Task):
                 for split, reader in self._readers:
                     if split in message.offsets and hasattr(reader, "committed"):
                         reader.committed(message.offsets[split])
+            case Barrier():
+                self._barrier, self._behind = message.number, None
             case Drain():
                 self.draining = True
 
@@ -160,8 +175,9 @@ class SourceTask(Task):
 
     @property
     def wants_commit(self) -> bool:
-        """It can go no further, and what it waits for are commits."""
-        return (self.exhausted or self.ledger.room <= 0) and self.ledger.waits_for_commit
+        """It can go no further, or shall say when all is durable, and what it waits for are commits."""
+        stands = self.exhausted or self.ledger.room <= 0 or self._behind is not None
+        return stands and self.ledger.waits_for_commit
 
     @property
     def stuck(self) -> bool:
@@ -182,4 +198,16 @@ class SourceTask(Task):
         if state != self._told:
             self._told = state
             messages.append(SourceReport(worker, epoch, self.number, *state))
+        if self._barrier and self._passes_barrier():
+            messages.append(Passed(worker, epoch, self.number, self._barrier))
+            self._barrier, self._behind = 0, None
         return messages
+
+    def _passes_barrier(self) -> bool:
+        if self._behind is None and self._started and not self._again and self._nothing_to_read:
+            self._behind = self.ledger.reach()
+        return self._behind is not None and self.ledger.has_committed(self._behind)
+
+    @property
+    def _nothing_to_read(self) -> bool:
+        return self.exhausted or min(reader.ready_ns for _, reader in self._readers) > self.clock()

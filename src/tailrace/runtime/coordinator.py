@@ -123,6 +123,20 @@ class CoordinatorServer:
     def fail(self, error: Exception) -> None:
         self._post(lambda: self._core.fail(error, system_clock()))
 
+    def raise_barrier(self) -> Callable[[], bool]:
+        """Returns what tells whether all that sources could read from now on is durable."""
+        raised = threading.Event()
+        number: list[int] = []
+
+        def event() -> list[Command]:
+            commands = self._core.raise_barrier()
+            number.append(self._core.barrier)
+            raised.set()
+            return commands
+
+        self._post(event)
+        return lambda: raised.is_set() and self._core.passed(number[0])
+
     def wait(self, timeout_s: float | None) -> bool:
         return self._finished.wait(timeout_s)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from collections import deque
 from typing import Any
@@ -20,6 +21,7 @@ from tailrace.topology import Role, Topology
 logger = logging.getLogger("tailrace")
 
 PROGRESS_S = 1.0
+GLANCE_S = 0.01
 KEPT = 100
 """Progress reports that ``recentProgress`` holds, as in PySpark."""
 
@@ -89,9 +91,19 @@ class Run:
         return self._server.error if not self.isActive else None
 
     def processAllAvailable(self, timeout: float | None = None) -> None:
-        """Wait until a run over bounded sources has ended. An unbounded run never does: give a timeout."""
-        if not self.awaitTermination(timeout):
-            raise TimeoutError(f"still busy after {timeout} s: run={self.name}; are all sources bounded?")
+        """Wait until all that sources can read now has been read and is durable, or the run has ended.
+
+        A source that can always be read, such as an endless generator, never gets there: give a timeout.
+        """
+        if not self._server.running.wait(timeout):
+            raise TimeoutError(f"not all workers are up: run={self.name} timeout={timeout}")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        passed = self._server.raise_barrier()
+        while not self._ended.wait(GLANCE_S) and not passed():
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"still busy: run={self.name} timeout={timeout}; does a source never run dry?")
+        if self._ended.is_set() and self._server.error is not None:
+            raise self._server.error
 
     # -- besides
 

@@ -270,5 +270,5 @@ def wants_time(task: Task) -> bool:
     return isinstance(task, BatchTask) and task.deadline_ns > 0
 
 
-class Crash(Exception):
-    """The process dies here."""
+class Crash(BaseException):
+    """The process dies here, and nothing in it gets to handle that."""
