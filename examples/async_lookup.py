@@ -50,7 +50,7 @@ def main() -> None:
     run = topology.run(workers=2)
     run.awaitRunning()
     begun = time.monotonic()
-    run.processAllAvailable()
+    run.awaitTermination()
     faster = time.monotonic() - begun < CALLS * ANSWER_S
     print(f"{len(replies)} replies, smallest {min(replies)}, faster than one after the other: {faster}")
 

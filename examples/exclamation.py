@@ -25,7 +25,7 @@ def main() -> None:
     stream.sink("out", tr.to_list(out))
 
     run = topology.run(workers=2)
-    run.processAllAvailable()
+    run.awaitTermination()
     latency = run.lastProgress["latencyMs"]["complete"]
     print(f"{len(out)} words, all with three marks: {all(word.endswith('!!!') for word in out)}")
     print(f"latency p50 {latency['p50']:.2f} ms, p99 {latency['p99']:.2f} ms, p99.9 {latency['p999']:.2f} ms")

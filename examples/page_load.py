@@ -35,7 +35,7 @@ def main() -> None:
     stream.map("aggregate", aggregate, tasks=TASKS).sink("out", tr.to_list(out))
     print(topology)
 
-    topology.run(workers=2).processAllAvailable()
+    topology.run(workers=2).awaitTermination()
     print(f"{len(out)} pages, {len(set(out))} different, {len(out[0])} characters each, first {min(out)[:8]}")
 
 

@@ -36,7 +36,7 @@ def main() -> None:
     normal.sink("sink2", tr.to_list(second))
 
     print(topology)
-    topology.run(workers=2).processAllAvailable()
+    topology.run(workers=2).awaitTermination()
     print(f"sink1: {len(first)} rows, smallest {min(first)[:9]}, {len(first[0])} characters")
     print(f"sink2: {len(second)} rows, smallest {min(second)[:9]}, {len(second[0])} characters")
 

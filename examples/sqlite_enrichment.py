@@ -44,7 +44,7 @@ def main() -> None:
         good, bad = tr.to_list(), tr.to_list()
         named.sink("out", good)
         named.dead_letters.sink("failed", bad)
-        topology.run(workers=2).processAllAvailable()
+        topology.run(workers=2).awaitTermination()
 
     for row in sorted(good.values, key=lambda row: row["order"]):
         print(f"order {row['order']}: {row['name']}")

@@ -32,7 +32,7 @@ def main() -> None:
     counts = words.map("count", RunningCount, tasks=2, grouping=tr.fields(lambda word: word), stateful=True)
     updates: list[tuple[str, int]] = []
     counts.sink("out", tr.to_list(updates))
-    topology.run(workers=2).processAllAvailable()
+    topology.run(workers=2).awaitTermination()
 
     totals: dict[str, int] = {}
     for word, count in updates:  # of each word, the last update is the largest
