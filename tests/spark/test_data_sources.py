@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sqlite3
+import subprocess
+import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +44,7 @@ from tailrace.errors import NotRepeatable, OptionError, TailraceError
 from tailrace.runtime.connectors.fingerprint import fingerprint
 from tailrace.spark.data_sink import to_data_source
 from tailrace.spark.data_source import from_data_source
-from tailrace.spark.dataframe import from_dataframe
+from tailrace.spark.dataframe import from_dataframe, sweep
 from tailrace.testing.connectors import check_sink, check_source
 from tailrace.testing.processes import wait_until
 
@@ -736,3 +740,16 @@ def test_dataframes_that_are_refused(spark: SparkSession, tmp_path: Path) -> Non
     )
     with pytest.raises(OptionError, match=r"option must be a positive number: splits=0"):
         from_dataframe(frame, splits=0)
+
+
+def test_rows_of_a_driver_that_was_killed_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for name in (f"tailrace-dataframe-{ended.pid}-x", f"tailrace-dataframe-{os.getpid()}-y", "tailrace-dataframe-z"):
+        (tmp_path / name / "rows").mkdir(parents=True)
+    sweep()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"tailrace-dataframe-{os.getpid()}-y",
+        "tailrace-dataframe-z",
+    ]

@@ -100,20 +100,21 @@ def standalone(sessions: Sessions, tmp_path: Path) -> Iterator[tuple[str, list[i
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
-def test_a_standalone_cluster(sessions: Sessions, standalone: tuple[str, list[int]], tmp_path: Path) -> None:
+@pytest.mark.timeout(300)
+def test_a_million_on_a_standalone_cluster(
+    sessions: Sessions, standalone: tuple[str, list[int]], tmp_path: Path
+) -> None:
     url, spark_workers = standalone
     spark: SparkSession = sessions.get(url, spark_executor_memory="512m", spark_executor_cores="1")
-    rows = 200_000
-    with running_on(spark, million(tmp_path / "out", rows), workers=3) as run:
+    with running_on(spark, million(tmp_path / "out"), workers=3) as run:
         victims = [(0.15, 0, PYTHON), (0.35, 1, EXECUTOR), (0.6, 2, PYTHON)]
         executors = [executor_of(pid) for pid in run.workerPids().values()]
         for fraction, victim, what in victims:
-            wait_until(lambda least=fraction * rows: durable(run) >= least, 60, f"{fraction:.0%} to be durable")
+            wait_until(lambda least=fraction * MILLION: durable(run) >= least, 120, f"{fraction:.0%} to be durable")
             wait_until(lambda victim=victim: victim in run.workerPids(), 30, "the victim")
             hurt(run, victim, what)
-        finish(run, 100)
-    assert_same_rows(read_parquet(tmp_path / "out"), range(rows))
+        finish(run, 200)
+    assert_same_rows(read_parquet(tmp_path / "out"), range(MILLION))
     problems = [finding for finding in examine(spark) if not finding.ok]
     assert not problems
     sessions.stop()

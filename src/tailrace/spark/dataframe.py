@@ -28,6 +28,7 @@ from tailrace.runtime.connectors.fingerprint import describe, matches
 from tailrace.runtime.connectors.iterable import close_iterator
 
 _BATCH_ROWS = 1024  # rows that are made into Python objects at a time
+_PREFIX = "tailrace-dataframe-"  # then the process id of the driver that owns the folder
 _SUCCESS = "_SUCCESS"  # Spark writes it last
 _SPARKS_OWN = ("part-*", ".part-*.crc", "_temporary", "._SUCCESS.crc")  # what a job that died may leave behind
 _log = logging.getLogger(__name__)
@@ -132,7 +133,8 @@ def from_dataframe(df: DataFrame, *, splits: int | None = None, folder: str | Pa
     if splits is not None and (not isinstance(splits, int) or splits < 1):
         raise OptionError(f"option must be a positive number: splits={shorten(splits)}, did you mean to leave it out?")
     if folder is None:
-        home = Path(tempfile.mkdtemp(prefix="tailrace-dataframe-"))
+        sweep()
+        home = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         place = home / "rows"
     else:
         home, place = None, absolute(folder)
@@ -192,6 +194,14 @@ def _rows_in(path: Path) -> int:
     import pyarrow.parquet as pq
 
     return int(pq.read_metadata(path).num_rows)
+
+
+def sweep() -> None:
+    """Remove the rows of drivers that were killed before they could do it themselves."""
+    for home in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        owner = home.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdecimal() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(home, ignore_errors=True)
 
 
 def _remove(home: Path, pid: int) -> None:
