@@ -224,11 +224,12 @@ def attend(run: Run, show: Callable[[], None], console: Console) -> Ending:
         show()
         return "ended"
     except KeyboardInterrupt:
-        _print(console, "\ndraining: what was read becomes durable, nothing more is read (Ctrl-C again to give up)")
+        pass
     except BaseException:
         run.stop(0)
         raise
-    try:
+    try:  # from the first word on: a second Ctrl-C may follow it at once
+        _print(console, "\ndraining: what was read becomes durable, nothing more is read (Ctrl-C again to give up)")
         run.stop()
         return "drained"
     except KeyboardInterrupt:

@@ -116,7 +116,7 @@ def test_an_error_of_the_user_is_the_runs(spark: SparkSession) -> None:
 
 def test_another_version_on_an_executor(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = tr.__version__
-    monkeypatch.setattr(tr, "__version__", "9.9")
+    monkeypatch.setattr("tailrace.spark.host.VERSION", "9.9")
     run = forever().run(spark, workers=2)
     with pytest.raises(TailraceError) as caught:
         run.awaitTermination(60)
@@ -179,6 +179,6 @@ def test_doctor_finds_nothing_wrong_here(spark: SparkSession) -> None:
 
 def test_doctor_names_another_version(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = tr.__version__
-    monkeypatch.setattr(tr, "__version__", "9.9")
+    monkeypatch.setattr("tailrace.spark.doctor.VERSION", "9.9")
     (problem,) = [finding for finding in examine(spark) if not finding.ok]
     assert problem.detail == f"tailrace {ours}, the driver has 9.9; could they be the same?"
