@@ -50,6 +50,9 @@ PING_S = 1.0
 LATE_S = 1.0
 """A driver that was itself held up for so long cannot judge who has been silent."""
 
+LAST_WORDS_S = 1.0
+"""How long the end of a process waits for what it said last to be read."""
+
 EXIT_NEWS_S = 0.05
 """When a process ends so does its connection; the host, which knows how it ended, gets so long to say it first."""
 
@@ -89,6 +92,7 @@ class CoordinatorServer:
         self._plan_bytes: bytes = cloudpickle.dumps(plan)
         self._events: queue.SimpleQueue[Callable[[], list[Command]]] = queue.SimpleQueue()
         self._lines: dict[tuple[int, int], ControlLine] = {}
+        self._heard_out: dict[tuple[int, int], threading.Event] = {}  # set once a connection has been read to its end
         self._facts = {worker: _WorkerFacts() for worker in range(plan.workers)}
         self._finished = threading.Event()
         self.running = threading.Event()  # all workers have been ready once
@@ -249,7 +253,14 @@ class CoordinatorServer:
             return
         address = (self._place.address, self._listener.getsockname()[1])
         bootstrap = Bootstrap(address, self._secret, command.worker, command.epoch)
-        self._host.start(bootstrap, self._exited)
+        self._host.start(bootstrap, self._ended)
+
+    def _ended(self, worker: int, epoch: int, why: str) -> None:
+        """The host says that a process is gone. Its last words may still be on their way, and come first."""
+        heard_out = self._heard_out.get((worker, epoch))
+        if heard_out is not None:
+            heard_out.wait(LAST_WORDS_S)
+        self._exited(worker, epoch, why)
 
     def _exited(self, worker: int, epoch: int, why: str) -> None:
         self._post(lambda: self._core.exited(worker, epoch, why, system_clock()))
@@ -310,6 +321,7 @@ class CoordinatorServer:
         if why_not is not None:
             return
         line = self._lines[worker, epoch] = ControlLine(connection)
+        heard_out = self._heard_out[worker, epoch] = threading.Event()
         try:
             for message in line.receive():
                 self._hear(worker, epoch, line, message)
@@ -319,6 +331,7 @@ class CoordinatorServer:
             self.fail(TailraceError(f"a message of a worker cannot be read: worker={worker} cause={error!r}"))
         self._lines.pop((worker, epoch), None)
         line.close()
+        heard_out.set()
         time.sleep(EXIT_NEWS_S)
         self._exited(worker, epoch, "its connection ended")
 
