@@ -96,13 +96,18 @@ def captured() -> Iterator[LogBuffer]:
         root.setLevel(level)
 
 
+_showing = threading.Lock()
+"""Each worker is listened to by a thread of its own, and ``print`` writes a line in two pieces."""
+
+
 def show(worker: int, logs: Logs) -> None:
     """On the driver: print what was printed, log what was logged."""
-    for line in logs.lines:
-        label = f"[{line.label}] " if line.label else f"[worker {worker}] "
-        if line.level:
-            logging.getLogger(line.logger).log(line.level, "%s%s", label, line.text)
-        else:
-            print(f"{label}{line.text}")
-    if logs.dropped:
-        print(f"[worker {worker}] … {logs.dropped:,} more lines were dropped: they came too fast")
+    with _showing:
+        for line in logs.lines:
+            label = f"[{line.label}] " if line.label else f"[worker {worker}] "
+            if line.level:
+                logging.getLogger(line.logger).log(line.level, "%s%s", label, line.text)
+            else:
+                print(f"{label}{line.text}")
+        if logs.dropped:
+            print(f"[worker {worker}] … {logs.dropped:,} more lines were dropped: they came too fast")
