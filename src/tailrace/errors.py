@@ -66,6 +66,18 @@ class AuthenticationError(ProtocolError):
     """A peer does not know the run's secret."""
 
 
+class RingError(TailraceError):
+    """A ring in shared memory cannot take this record, or holds what no ring holds."""
+
+
+class RingClosed(RingError):
+    """The ring takes no more records, and holds none."""
+
+
+class SegmentError(RingError):
+    """There is no shared memory here, or it is not what it should be. Links then go over TCP."""
+
+
 def shorten(value: Any, limit: int = 200) -> str:
     """``repr(value)`` that never raises and never floods a log."""
     try:

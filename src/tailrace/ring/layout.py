@@ -1,0 +1,61 @@
+"""Where everything is in a segment, for Python. ``_layout.h`` says the same to C, and a test compares the two."""
+
+from __future__ import annotations
+
+import struct
+
+MAGIC = 0x31474E4952525454
+VERSION = 1
+PAIR, SHARED = 1, 2
+LINE = 64
+UNIT = 16
+SLOTS = 64
+BATCH = 0x8000_0000
+
+SEGMENT = struct.Struct("<QIIQQQ16s")  # magic, version, kind, capacity, owner, namespace of processes, nonce
+SEGMENT_FIELDS = ("magic", "version", "kind", "capacity", "owner", "processes", "nonce")
+RECORD_BYTES = 16
+
+SIZES = {"ring_segment": 56, "ring_record": RECORD_BYTES, "ring_slot": 64, "ring_pair": 256, "ring_shared": 4352}
+
+OFFSETS = {
+    **{f"ring_segment.{name}": at for name, at in zip(SEGMENT_FIELDS, (0, 8, 12, 16, 24, 32, 40), strict=True)},
+    **{f"ring_record.{name}": 4 * index for index, name in enumerate(("status", "target", "length", "slot"))},
+    **{f"ring_slot.{name}": 8 * index for index, name in enumerate(("owner", "position", "length"))},
+    "ring_pair.tail": 64,
+    "ring_pair.head": 128,
+    "ring_pair.consumer_waits": 192,
+    "ring_pair.producer_waits": 196,
+    "ring_pair.closed": 200,
+    "ring_shared.tail": 64,
+    "ring_shared.high_water": 72,
+    "ring_shared.head": 128,
+    "ring_shared.turn": 136,
+    "ring_shared.clearing": 144,
+    "ring_shared.consumer_waits": 192,
+    "ring_shared.producer_waits": 196,
+    "ring_shared.closed": 200,
+    "ring_shared.slots": 256,
+}
+
+DATA = {PAIR: SIZES["ring_pair"], SHARED: SIZES["ring_shared"]}
+"""Where the data begins, by kind."""
+
+SMALLEST, LARGEST = 64 << 10, 1 << 30
+"""Bytes of data. Smaller ones hold too few records to be worth their head; offsets of larger ones leave 32 bits."""
+
+MODE_NOBODY, MODE_SLEEP, MODE_BELL = 0, 1, 2
+"""How someone waits: not at all, in a futex, or for a bell."""
+
+CORRUPT, TOO_LARGE, CLOSED, NONE, DONE, BELL = -3, -2, -1, 0, 1, 2
+"""What a call in C returns."""
+
+
+def record_size(length: int) -> int:
+    """Bytes that a payload of this length takes in a ring."""
+    return -(-(RECORD_BYTES + length) // UNIT) * UNIT
+
+
+def largest_payload(capacity: int) -> int:
+    """Wherever a record begins, it and what is skipped before it must fit."""
+    return capacity // 2 - RECORD_BYTES

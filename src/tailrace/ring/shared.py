@@ -1,0 +1,91 @@
+"""A ring that many processes write to and many read from: TurboStream's OSRBuffer."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from tailrace.errors import RingError
+from tailrace.ring import layout
+from tailrace.ring._ring import Shared
+from tailrace.ring.end import RingEnd
+from tailrace.ring.owner import is_alive, own_id
+from tailrace.ring.segment import Segment
+
+WINDOW = 64
+"""Records still being written that a reader looks past. As many as there can be producers: each writes one."""
+
+_LENGTH = struct.Struct("<I")
+
+
+class SharedRing(RingEnd[Shared]):
+    """One end of it, for one thread of one process. It may both write and read.
+
+    A record whose process died while it wrote or read it is given up: never shown, and counted. A process that is
+    merely stopped is waited for, since it may wake up and write: give-ups need proof of death.
+    """
+
+    def __init__(self, segment: Segment, window: int = WINDOW) -> None:
+        super().__init__(segment, Shared(segment.memory, own_id(), window))
+        if not self.core.register():
+            self.bury_dead()
+            if not self.core.register():
+                raise RingError(f"all places at the ring are taken: limit={layout.SLOTS} path={segment.path}")
+
+    @classmethod
+    def create(cls, run: str, least_bytes: int, window: int = WINDOW) -> SharedRing:
+        return cls(Segment.create(run, layout.SHARED, least_bytes), window)
+
+    @classmethod
+    def attach(cls, path: Path, nonce: bytes | None = None, window: int = WINDOW) -> SharedRing:
+        return cls(Segment.attach(path, layout.SHARED, nonce), window)
+
+    # -- batches
+
+    def put_batch(self, payloads: Sequence[bytes], timeout_s: float, target: int = 0) -> bool:
+        """All of these as one record: one reservation, one head, one wake-up."""
+        batch = list(payloads)
+        size = sum(map(len, batch)) + _LENGTH.size * len(batch)
+        return self._put(lambda: self.core.write_batch(target, batch), size, timeout_s)
+
+    def get_tuples(self, limit: int, timeout_s: float) -> list[tuple[int, bytes]]:
+        """As ``get_many``, with the payloads of batches one by one. The limit counts records."""
+        found: list[tuple[int, bytes]] = []
+        for target, payload in self.get_many(limit, timeout_s):
+            if target & layout.BATCH:
+                found.extend((target & ~layout.BATCH, part) for part in _split(payload))
+            else:
+                found.append((target, payload))
+        return found
+
+    # -- the dead
+
+    def bury_dead(self) -> int:
+        """Give up what dead processes were writing or reading. Returns how many records that was."""
+        owners, turn = self.core.owners()
+        dead = [owner for owner in {*owners, turn} if owner and not is_alive(owner)]
+        return max(0, self.core.bury(dead)) if dead else 0
+
+    def _look_up(self) -> None:
+        self.bury_dead()
+
+    def _unfinished(self) -> bool:
+        self.bury_dead()
+        self.core.want_data(layout.MODE_NOBODY)  # clears what others have read
+        return self.statistics().held > 0
+
+    def detach(self) -> None:
+        self.core.release()
+        self.core.leave()
+        super().detach()
+
+
+def _split(payload: bytes) -> list[bytes]:
+    parts, position = [], 0
+    while position < len(payload):
+        (length,) = _LENGTH.unpack_from(payload, position)
+        position += _LENGTH.size
+        parts.append(payload[position : position + length])
+        position += length
+    return parts
