@@ -1,18 +1,11 @@
-"""The engine's benchmark: word count against Bytewax; three hops against bare sockets and Spark's micro-batches.
-
-Contenders take turns within each repeat, so that a busy minute of the machine hurts all of them alike. What is told is
-the median of the repeats, beside all of them: on a shared machine the spread is half of the answer.
-"""
+"""The engine's benchmark: word count against Bytewax; three hops against bare sockets and Spark's micro-batches."""
 
 from __future__ import annotations
 
-import os
-import platform
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from tailrace.bench.bare_hops import run_bare_hops
@@ -21,6 +14,17 @@ from tailrace.bench.engine_hops import run_hops
 from tailrace.bench.engine_words import WORKERS as WORKERS
 from tailrace.bench.engine_words import run_words
 from tailrace.bench.spark_query import run_spark_query
+from tailrace.bench.turns import (
+    Contest,
+    Figures,
+    Say,
+    aligned,
+    machine_facts,
+    machine_line,
+    range_of,
+    summarise,
+    take_turns,
+)
 
 RATES = (1_000, 5_000)  # tuples a second
 QUERY_RATE = RATES[0]  # of the Spark query; its latency is that of its batches, whatever the rate
@@ -28,9 +32,6 @@ MIN_REPEATS = 3
 LATENCIES = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
 HOSTS = {"spark": "Spark", "process": "this program"}
 HOPPERS = {"Tailrace": "", "bare sockets": "bare_", "Spark micro-batches": "spark_"}
-
-Figures = dict[str, float]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,6 @@ class Sizes:
     repeats: int
 
 
-@dataclass(frozen=True)
-class Contest:
-    """One thing that is measured, once a repeat."""
-
-    title: str
-    run: Callable[[], Figures]
-
-
 def run_engine_benchmark(sizes: Sizes, say: Say, spark: Any = None) -> dict[str, Any]:
     """Measure everything, telling ``say`` how it goes. The result is flat: see ``summarise``.
 
@@ -58,23 +51,10 @@ def run_engine_benchmark(sizes: Sizes, say: Say, spark: Any = None) -> dict[str,
     reason = why_unavailable()
     if reason is not None:
         say(f"the comparison with Bytewax is skipped: {reason}")
-    facts = _machine()
+    facts = machine_facts()
     contests = list(_contests(sizes, spark, with_bytewax=reason is None))
-    samples: dict[str, list[float]] = {}
-    for repeat in range(sizes.repeats):
-        for number, contest in enumerate(contests):
-            figures = contest.run()
-            for key, value in figures.items():
-                samples.setdefault(key, []).append(value)
-            place = f"{repeat * len(contests) + number + 1}/{sizes.repeats * len(contests)}"
-            say(f"{place:>7}  {contest.title:<30}  {_in_words(figures)}")
+    samples = take_turns(contests, sizes.repeats, say, _in_words)
     return {**summarise(samples), **_settings(sizes, spark), **facts}
-
-
-def summarise(samples: dict[str, list[float]]) -> dict[str, Any]:
-    """The median of each figure under its own name, and all repeats under ``<name>_spread``."""
-    medians = {key: median(values) for key, values in samples.items()}
-    return {**medians, **{f"{key}_spread": values for key, values in samples.items()}}
 
 
 def _contests(sizes: Sizes, spark: Any, *, with_bytewax: bool) -> Iterator[Contest]:
@@ -118,15 +98,6 @@ def _settings(sizes: Sizes, spark: Any) -> dict[str, Any]:
     return {"sentences": sizes.sentences, "seconds": sizes.seconds, "repeats": sizes.repeats, "host": host}
 
 
-def _machine() -> dict[str, Any]:
-    return {
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "load_before": round(os.getloadavg()[0], 2),
-    }
-
-
 def _in_words(figures: Figures) -> str:
     parts = []
     for key, value in figures.items():
@@ -154,16 +125,16 @@ def _words_table(result: dict[str, Any]) -> list[str]:
     for title, prefix in (("Tailrace", ""), ("Bytewax", "bytewax_"), ("Bytewax, bundled by hand", "bytewax_bundles_")):
         speed, cpu = f"{prefix}words_per_s", f"{prefix}cpu_s_per_mwords"
         if speed in result:
-            rows.append((title, f"{result[speed]:,.0f}", _range(result, speed, "{:,.0f}"), *_cpu(result, cpu)))
+            rows.append((title, f"{result[speed]:,.0f}", range_of(result, speed, "{:,.0f}"), *_cpu(result, cpu)))
     if "bytewax_words_per_s" in result:
         speeds = result["words_per_s"] / result["bytewax_words_per_s"]
         cpus = result["cpu_s_per_mwords"] / result["bytewax_cpu_s_per_mwords"]
         rows.append(("Tailrace / Bytewax", f"{speeds:.2f} x", "", f"{cpus:.2f} x", ""))
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def _cpu(result: dict[str, Any], key: str) -> tuple[str, str]:
-    return f"{result[key]:.2f}", _range(result, key, "{:.2f}")
+    return f"{result[key]:.2f}", range_of(result, key, "{:.2f}")
 
 
 def _hops_table(result: dict[str, Any]) -> list[str]:
@@ -172,27 +143,17 @@ def _hops_table(result: dict[str, Any]) -> list[str]:
         for title, prefix in HOPPERS.items():
             keys = [f"{prefix}{key}_{rate}" for key in LATENCIES]
             if keys[0] in result:
-                cells = [cell for key in keys for cell in (f"{result[key]:.2f}", _range(result, key, "{:.2f}"))]
+                cells = [cell for key in keys for cell in (f"{result[key]:.2f}", range_of(result, key, "{:.2f}"))]
                 rows.append((f"{title} at {rate:,}/s", *cells))
         rows.append(("Tailrace / bare sockets", *_ratios(result, rate, "", "bare_", "{:.2f} x")))
         if f"spark_p50_ms_{rate}" in result:
             rows.append(("micro-batches / Tailrace", *_ratios(result, rate, "spark_", "", "{:,.0f} x")))
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def _ratios(result: dict[str, Any], rate: int, above: str, below: str, form: str) -> list[str]:
     pairs = [(result[f"{above}{key}_{rate}"], result[f"{below}{key}_{rate}"]) for key in LATENCIES]
     return [cell for one, other in pairs for cell in (form.format(one / other), "")]
-
-
-def _range(result: dict[str, Any], key: str, form: str) -> str:
-    spread = result[f"{key}_spread"]
-    return f"[{form.format(min(spread))}..{form.format(max(spread))}]" if len(spread) > 1 else ""
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join([f"{row[0]:<{widths[0]}}", *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
 
 
 def _footnotes(result: dict[str, Any]) -> list[str]:
@@ -203,7 +164,7 @@ def _footnotes(result: dict[str, Any]) -> list[str]:
         *few,
         f"Medians of {result['repeats']} repeats [least..most]; {result['sentences']:,} sentences, "
         f"{result['seconds']:g} s a rate; two processes each, ours hosted by {HOSTS[result['host']]}.",
-        f"{result['cores']} cores, Python {result['python']}, load {result['load_before']} before the start.",
+        machine_line(result),
         "Tailrace's CPU time includes the start of its workers and its time their end; Bytewax's include neither.",
         *micro_batches,
         "Tailrace acknowledges every tuple; Bytewax runs without recovery, and bare sockets have none.",

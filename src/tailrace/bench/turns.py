@@ -1,0 +1,71 @@
+"""Contests that take turns, and what is told of them.
+
+Contenders take turns within each repeat, so that a busy minute of the machine hurts all of them alike. What is told is
+the median of the repeats, beside all of them: on a shared machine the spread is half of the answer.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+Figures = dict[str, float]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One thing that is measured, once a repeat."""
+
+    title: str
+    run: Callable[[], Figures]
+
+
+def take_turns(
+    contests: Sequence[Contest], repeats: int, say: Say, in_words: Callable[[Figures], str]
+) -> dict[str, list[float]]:
+    """Run all contests, repeat by repeat, with a line about each. Returns all repeats of each figure."""
+    samples: dict[str, list[float]] = {}
+    width = max(len(contest.title) for contest in contests)
+    for repeat in range(repeats):
+        for number, contest in enumerate(contests):
+            figures = contest.run()
+            for key, value in figures.items():
+                samples.setdefault(key, []).append(value)
+            place = f"{repeat * len(contests) + number + 1}/{repeats * len(contests)}"
+            say(f"{place:>7}  {contest.title:<{width}}  {in_words(figures)}")
+    return samples
+
+
+def summarise(samples: dict[str, list[float]]) -> dict[str, Any]:
+    """The median of each figure under its own name, and all repeats under ``<name>_spread``."""
+    medians = {key: median(values) for key, values in samples.items()}
+    return {**medians, **{f"{key}_spread": values for key, values in samples.items()}}
+
+
+def machine_facts() -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def machine_line(result: dict[str, Any]) -> str:
+    return f"{result['cores']} cores, Python {result['python']}, load {result['load_before']} before the start."
+
+
+def range_of(result: dict[str, Any], key: str, form: str) -> str:
+    """The least and the most of a figure's repeats."""
+    spread = result[f"{key}_spread"]
+    return f"[{form.format(min(spread))}..{form.format(max(spread))}]" if len(spread) > 1 else ""
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([f"{row[0]:<{widths[0]}}", *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
