@@ -82,7 +82,7 @@ def same(value: Any) -> Any:
     return value
 
 
-def run_hops(rate: int, seconds: float, spark: Any = None) -> dict[str, float]:
+def run_hops(rate: int, seconds: float, spark: Any = None, *, ring: bool = True) -> dict[str, float]:
     """Latency over three hops at ``rate`` tuples a second, in milliseconds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "latency.json"
@@ -92,7 +92,7 @@ def run_hops(rate: int, seconds: float, spark: Any = None) -> dict[str, float]:
         stream.map("last", partial(Stopwatch, str(path), round(rate * WARM_UP_S))).sink(
             "out", to_call(same), grouping=local()
         )
-        run = topology.run(spark, workers=2)
+        run = topology.run(spark, workers=2, ring=ring)
         if not run.awaitTermination(TIMEOUT_S):
             run.stop(0.0)
             raise TailraceError(f"hops did not finish: rate={rate} seconds={seconds}")

@@ -51,9 +51,9 @@ def word_count(total: int) -> Topology:
     return topology
 
 
-def run_words(total: int, spark: Any = None) -> dict[str, float]:
+def run_words(total: int, spark: Any = None, *, ring: bool = True) -> dict[str, float]:
     """Count the words of ``total`` sentences. The clock runs from when all workers are ready."""
-    run = word_count(total).run(spark, workers=WORKERS)
+    run = word_count(total).run(spark, workers=WORKERS, ring=ring)
     run.awaitRunning()
     started = monotonic()
     if not run.awaitTermination(TIMEOUT_S):

@@ -34,6 +34,13 @@ def _answer(secret: bytes, role: bytes, dialer: bytes, acceptor: bytes) -> bytes
 
 def dial(address: tuple[str, int], secret: bytes, hello: dict[str, Any]) -> socket.socket:
     """Connect, authenticate, say who we are. Raises ProtocolError if refused and OSError if nobody answers."""
+    return dial_and_hear(address, secret, hello)[0]
+
+
+def dial_and_hear(
+    address: tuple[str, int], secret: bytes, hello: dict[str, Any]
+) -> tuple[socket.socket, dict[str, Any]]:
+    """The same, with the peer's answer."""
     connection = socket.create_connection(address, timeout=TIMEOUT_S)
     try:
         tune(connection)
@@ -45,7 +52,7 @@ def dial(address: tuple[str, int], secret: bytes, hello: dict[str, Any]) -> sock
     except BaseException:
         connection.close()
         raise
-    return connection
+    return connection, reply
 
 
 def accept(connection: socket.socket, secret: bytes) -> dict[str, Any]:
@@ -60,9 +67,9 @@ def accept(connection: socket.socket, secret: bytes) -> dict[str, Any]:
         raise
 
 
-def answer(connection: socket.socket, why_not: str | None) -> None:
+def answer(connection: socket.socket, why_not: str | None, **more: Any) -> None:
     """Take the peer in, or say why not and hang up."""
-    _send_json(connection, {"ok": why_not is None, "why": why_not})
+    _send_json(connection, {"ok": why_not is None, "why": why_not, **more})
     if why_not is not None:
         connection.close()
 

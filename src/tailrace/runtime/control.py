@@ -70,6 +70,14 @@ class Logs:
 
 
 @dataclass(frozen=True)
+class Notice:
+    """Something that the user should hear once in a run, however many workers notice it."""
+
+    topic: str
+    text: str
+
+
+@dataclass(frozen=True)
 class SinkCall:
     """A sink's task calls its half on the driver."""
 

@@ -36,7 +36,18 @@ from tailrace.errors import Fenced, OptionError, ProtocolError, TailraceError
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus
 from tailrace.runtime.auth import accept, answer, close_listener, new_secret
 from tailrace.runtime.checkpoint import Checkpoint
-from tailrace.runtime.control import A_COPY, Bootstrap, ControlLine, Logs, Metrics, Ping, Setup, SinkCall, SinkReply
+from tailrace.runtime.control import (
+    A_COPY,
+    Bootstrap,
+    ControlLine,
+    Logs,
+    Metrics,
+    Notice,
+    Ping,
+    Setup,
+    SinkCall,
+    SinkReply,
+)
 from tailrace.runtime.host import Host
 from tailrace.runtime.logs import show
 from tailrace.runtime.options import RunOptions
@@ -98,6 +109,7 @@ class CoordinatorServer:
         self.running = threading.Event()  # all workers have been ready once
         self.error: Exception | None = None
         self._state_lost: set[str] = set()
+        self._noticed: set[str] = set()  # topics that the user has heard of
         sources = [op for op in plan.operators if op.operator.role is Role.SOURCE]
         tasks = [op.first_task + index for op in sources for index in range(op.tasks)]
         self._core = core.Coordinator(
@@ -351,6 +363,10 @@ class CoordinatorServer:
                 self._take_metrics(worker, epoch, message)
             case Logs():
                 show(worker, message)
+            case Notice():
+                if message.topic not in self._noticed:
+                    self._noticed.add(message.topic)
+                    logger.warning("%s", message.text)
             case SinkCall():
                 self._answer_sink(worker, epoch, line, message)
             case _:

@@ -1,13 +1,14 @@
-"""A link carries frames from one task to another in another worker, over one TCP connection.
+"""A link carries frames from one task to another in another worker, through a channel of its own.
 
 Bundles and acks travel on links of their own, so that an ack never waits behind bulk data, and a link to a task that
-is behind holds back nobody else. An outgoing link takes bundles only when its socket has taken everything before:
+is behind holds back nobody else. An outgoing link takes bundles only when its channel has taken everything before:
 what piles up meanwhile goes out as one frame. So a receiver that keeps up gets every tuple at once, and one that
 does not gets larger and larger bundles, without a timer.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,18 @@ from typing import TYPE_CHECKING, Any
 from tailrace.core.membership import ACCEPT, LinkSequence
 from tailrace.core.messages import Member
 from tailrace.errors import ProtocolError
-from tailrace.runtime.wire import FrameReader, frame
+from tailrace.ring import layout
+from tailrace.runtime.channels import KIND_MASK, MORE, RING_A_BELL, Channel, Outgoing, RingPart, outgoing
+from tailrace.runtime.wire import MAX_FRAME, FrameReader
 
 if TYPE_CHECKING:
     from tailrace.runtime.runner import Runner
 
 RECEIVE_BYTES = 256 << 10
+FRAMES_AT_ONCE = 64
+"""Read from one ring before others on the runner get their turn."""
+
+OnFrame = Callable[[int, memoryview], Any]
 
 
 class OutLink:
@@ -31,65 +38,65 @@ class OutLink:
         self.target = target  # task number
         self.worker = worker  # where it lives
         self.member: Member | None = None  # whom the connection is with, or is being made with
-        self._socket: socket.socket | None = None
-        self._unsent = memoryview(b"")
-        self._writing = False  # waiting for the socket to take more
-        self._number = 0
+        self._channel: Outgoing | None = None
+        self._writing = False  # waiting for the connection to take more
         self._on_lost = on_lost
         self._runner: Runner | None = None
 
     @property
     def open(self) -> bool:
-        return self._socket is not None
+        return self._channel is not None
 
     @property
     def ready(self) -> bool:
-        """Connected, and everything given so far has left for the kernel."""
-        return self._socket is not None and not self._unsent
+        """Connected, and everything given so far has left."""
+        return self._channel is not None and not self._channel.pending
 
-    def attach(self, connection: socket.socket, runner: Runner) -> None:
-        connection.setblocking(False)
-        self._socket = connection
-        self._number = 0
-        self._unsent = memoryview(b"")
+    def attach(self, channel: Channel, runner: Runner) -> None:
+        self._channel = outgoing(channel)
         self.watch(runner)
 
     def watch(self, runner: Runner) -> None:
         """Be looked after by this runner from now on."""
         self._runner = runner
-        if self._socket is not None:
-            self._writing = bool(self._unsent)
-            runner.watch(self._socket, self._on_event, reading=True, writing=self._writing)
+        if self._channel is not None:
+            self._writing = self._channel.wants_writable
+            runner.watch(self._channel.connection, self._on_event, reading=True, writing=self._writing)
 
     def unwatch(self) -> None:
-        if self._socket is not None and self._runner is not None:
-            self._runner.unwatch(self._socket)
+        if self._channel is not None and self._runner is not None:
+            self._runner.unwatch(self._channel.connection)
 
     def send(self, kind: int, payload: bytes) -> None:
-        """Give a frame to the kernel, as far as it takes it. The link must be ready."""
-        self._unsent = memoryview(frame(kind, self._number + 1, payload))
-        self._number += 1
-        self._push()
-
-    def _push(self) -> None:
-        assert self._socket is not None
+        """Send a frame, as far as the channel takes it. The link must be ready."""
+        channel = self._channel
+        assert channel is not None
         try:
-            sent = self._socket.send(self._unsent)
-        except BlockingIOError:
-            sent = 0
+            channel.write(kind, payload)
         except OSError:
             self._lose()
             return
-        self._unsent = self._unsent[sent:]
-        if bool(self._unsent) != self._writing and self._runner is not None:
-            self._writing = not self._writing
-            self._runner.rewatch(self._socket, reading=True, writing=self._writing)
+        if channel.wants_writable != self._writing:
+            self._rewatch(channel)
+
+    def _rewatch(self, channel: Outgoing) -> None:
+        self._writing = channel.wants_writable
+        if self._runner is not None:
+            self._runner.rewatch(channel.connection, reading=True, writing=self._writing)
 
     def _on_event(self, readable: bool, writable: bool) -> None:
-        if readable:  # nobody ever sends on this direction: it is the end
+        channel = self._channel
+        assert channel is not None
+        try:
+            if readable:
+                channel.heard()
+            elif channel.pending:
+                channel.push()
+        except OSError:
             self._lose()
-        elif writable and self._unsent:
-            self._push()
+            return
+        if channel.wants_writable != self._writing:
+            self._rewatch(channel)
 
     def _lose(self) -> None:
         self.close()
@@ -97,23 +104,22 @@ class OutLink:
 
     def close(self) -> None:
         """Forget the connection; what was under way on it comes back only as a new incarnation."""
-        if self._socket is not None:
+        if self._channel is not None:
             self.unwatch()
-            self._socket.close()
-            self._socket = None
-        self._unsent = memoryview(b"")
+            self._channel.close()
+            self._channel = None
         self.member = None
 
 
 class InLink:
-    """The receiving end. Used by the thread that runs the receiving task."""
+    """The receiving end, of a connection. Used by the thread that runs the receiving task."""
 
     def __init__(
         self,
         connection: socket.socket,
         worker: int,
         epoch: int,
-        on_frame: Callable[[int, memoryview], Any],
+        on_frame: OnFrame,
         on_lost: Callable[[InLink, Exception | None], None],
     ) -> None:
         connection.setblocking(False)
@@ -159,10 +165,122 @@ class InLink:
         except BlockingIOError:
             return
         except (OSError, ProtocolError) as error:
-            self.close()
-            self._on_lost(self, error)
+            self._lose(error)
+
+    def _lose(self, error: Exception) -> None:
+        self.close()
+        self._on_lost(self, error)
 
     def close(self) -> None:
         self.unwatch()
         self.paused = True
         self.socket.close()
+
+
+class RingInLink(InLink):
+    """The receiving end of a ring. It reads whenever the bell rings, and asks for it whenever the ring is empty."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        worker: int,
+        epoch: int,
+        on_frame: OnFrame,
+        on_lost: Callable[[InLink, Exception | None], None],
+    ) -> None:
+        from tailrace.ring._ring import Pair
+
+        super().__init__(channel.connection, worker, epoch, on_frame, on_lost)
+        assert channel.ring is not None
+        self._ring: RingPart = channel.ring
+        self._core = Pair(channel.ring.segment.memory)
+        self._parts: list[bytes] = []  # of a frame that takes several records
+        self._parts_bytes = 0
+        self._closed = False
+
+    def watch(self, runner: Runner) -> None:
+        self._runner = runner
+        runner.watch(self.socket, self._on_event, reading=True, writing=False)
+        runner.watch(self._ring.bell, self._on_bell, reading=True, writing=False)
+        self._ring_own_bell()  # something may have come while nobody watched
+
+    def unwatch(self) -> None:
+        if self._runner is not None:
+            self._runner.unwatch(self.socket)
+            self._runner.unwatch(self._ring.bell)
+
+    def pause(self) -> None:
+        """Read no more for now: the ring fills, and the sender is held back."""
+        self.paused = True
+
+    def resume(self) -> None:
+        if self.paused and not self._closed:
+            self.paused = False
+            self._ring_own_bell()
+
+    def _ring_own_bell(self) -> None:
+        os.write(self._ring.bell, RING_A_BELL)
+
+    def _on_bell(self, readable: bool, writable: bool) -> None:
+        os.read(self._ring.bell, 512)
+        try:
+            self._drain()
+        except (OSError, ProtocolError) as error:
+            self._lose(error)
+
+    def _on_event(self, readable: bool, writable: bool) -> None:
+        """Nobody ever sends on the connection: it is the end. What is in the ring came before."""
+        try:
+            self._drain()
+        except (OSError, ProtocolError):
+            pass
+        if not self._closed:
+            self._lose(ConnectionResetError("closed by the peer"))
+
+    def _drain(self) -> None:
+        core = self._core
+        for _ in range(FRAMES_AT_ONCE):
+            if self.paused:
+                return
+            try:
+                records = core.look(1)
+            except ValueError as error:
+                raise ProtocolError(f"{error}: worker={self.worker}; did something else write to the ring?") from None
+            if records:
+                kind, view = records[0]
+                try:
+                    self._take(kind, view)
+                finally:
+                    view.release()  # what was decoded owns its bytes
+                if core.release() == layout.BELL:
+                    self._tell_room()
+            elif core.want_data(layout.MODE_BELL):
+                return
+        self._ring_own_bell()
+
+    def _take(self, kind: int, view: memoryview) -> None:
+        if not kind & MORE and not self._parts:
+            self._on_frame(kind, view)
+            return
+        self._parts.append(bytes(view))
+        self._parts_bytes += len(view)
+        if self._parts_bytes > MAX_FRAME:
+            raise ProtocolError(f"frame of impossible size: bytes={self._parts_bytes} limit={MAX_FRAME}")
+        if not kind & MORE:
+            whole = b"".join(self._parts)
+            self._parts, self._parts_bytes = [], 0
+            self._on_frame(kind & KIND_MASK, memoryview(whole))
+
+    def _tell_room(self) -> None:
+        try:
+            self.socket.send(RING_A_BELL)
+        except BlockingIOError:
+            pass  # it has been told often enough, and does not listen
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = self.paused = True
+            self.unwatch()
+            self.socket.close()
+            del self._core
+            self._ring.close()

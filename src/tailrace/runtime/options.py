@@ -25,6 +25,7 @@ class RunOptions:
     recovery_timeout_s: float = 300.0  # a backstop, as losses are reported at once: longer than any call should take
     max_deaths: int = 10  # of one worker in a row, without progress: a tuple that kills it will do so again
     stop_timeout_s: float = 10.0  # for workers to close their tasks once all is done
+    ring: bool = True  # shared memory between workers of one machine; without it they talk over TCP
 
     def __post_init__(self) -> None:
         if self.checkpoint is not None and not isinstance(self.checkpoint, str | PathLike):
@@ -32,6 +33,10 @@ class RunOptions:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name == "checkpoint":
+                continue
+            if field.name == "ring":
+                if not isinstance(value, bool):
+                    raise OptionError(f"option must be true or false: ring={value!r}; did you mix two up?")
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not (isfinite(value) and value > 0):
                 raise OptionError(f"option must be a positive number: {field.name}={value!r}; did you mix two up?")

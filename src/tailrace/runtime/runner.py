@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tailrace.runtime.taskhost import TaskHost
 
 Handler = Callable[[bool, bool], None]
+File = socket.socket | int
 
 IDLE_NS = 200 * MILLISECOND_NS
 """How long a runner sleeps when nothing is due."""
@@ -84,18 +85,20 @@ class Runner:
         if self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 
-    # -- sockets
+    # -- sockets and pipes
 
-    def watch(self, connection: socket.socket, handler: Handler, *, reading: bool, writing: bool) -> None:
-        self._handlers[connection.fileno()] = handler
-        self._epoll.register(connection.fileno(), _mask(reading, writing))
+    def watch(self, file: File, handler: Handler, *, reading: bool, writing: bool) -> None:
+        number = _number(file)
+        self._handlers[number] = handler
+        self._epoll.register(number, _mask(reading, writing))
 
-    def rewatch(self, connection: socket.socket, *, reading: bool, writing: bool) -> None:
-        self._epoll.modify(connection.fileno(), _mask(reading, writing))
+    def rewatch(self, file: File, *, reading: bool, writing: bool) -> None:
+        self._epoll.modify(_number(file), _mask(reading, writing))
 
-    def unwatch(self, connection: socket.socket) -> None:
-        if self._handlers.pop(connection.fileno(), None) is not None:
-            self._epoll.unregister(connection.fileno())
+    def unwatch(self, file: File) -> None:
+        number = _number(file)
+        if self._handlers.pop(number, None) is not None:
+            self._epoll.unregister(number)
 
     # -- the loop
 
@@ -191,6 +194,10 @@ class Runner:
     def set_asleep(self, asleep: bool) -> None:
         """For a runner that is driven from outside: whether others must ring the bell."""
         self._asleep = asleep
+
+
+def _number(file: File) -> int:
+    return file if isinstance(file, int) else file.fileno()
 
 
 def _mask(reading: bool, writing: bool) -> int:

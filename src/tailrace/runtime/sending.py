@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +12,7 @@ from tailrace.core.router import Bundle, Lane
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError
+from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.wire import ACKS, BUNDLES, encode, encode_folds
 
@@ -41,8 +41,8 @@ class Neighbours(Protocol):
 
     def member(self, worker: int) -> Member | None: ...
 
-    def connect(self, link: OutLink, member: Member, done: Callable[[socket.socket | None], None]) -> None:
-        """Make a connection in the background."""
+    def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
+        """Make a channel in the background."""
         ...
 
     def lost_link(self) -> None: ...
@@ -200,19 +200,17 @@ class Sender:
         if member is None:
             return  # nobody is there: news of a new membership will wake us
         link.member = member
-        self._near.connect(
-            link, member, lambda connection: self._post(lambda: self._connected(link, member, connection))
-        )
+        self._near.connect(link, member, lambda channel: self._post(lambda: self._connected(link, member, channel)))
 
-    def _connected(self, link: OutLink, member: Member, connection: socket.socket | None) -> None:
+    def _connected(self, link: OutLink, member: Member, channel: Channel | None) -> None:
         if link.member != member:
-            if connection is not None:
-                connection.close()
-        elif connection is None:
+            if channel is not None:
+                channel.close()
+        elif channel is None:
             link.member = None  # tried again at the next flush
         else:
             assert self._runner is not None
-            link.attach(connection, self._runner)
+            link.attach(channel, self._runner)
 
     def relink(self, workers: frozenset[int]) -> None:
         """These workers have been replaced: drop links with them, and connect before the first tuple needs it."""

@@ -5,7 +5,6 @@ It belongs to one runner at a time. Others may only append to its queue and its 
 
 from __future__ import annotations
 
-import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +19,10 @@ from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError, TaskError
 from tailrace.metrics.counters import TaskSnapshot
+from tailrace.runtime.channels import Channel
 from tailrace.runtime.connectors.fingerprint import fingerprint
 from tailrace.runtime.current import running
-from tailrace.runtime.links import InLink
+from tailrace.runtime.links import InLink, RingInLink
 from tailrace.runtime.runner import IDLE_NS, Runner
 from tailrace.runtime.sending import Neighbours, Sender
 from tailrace.runtime.wire import ACKS, BUNDLES, decode_bundles, decode_folds
@@ -142,10 +142,13 @@ class TaskHost:
 
     # -- receiving
 
-    def take_link(self, connection: socket.socket, kind: str, worker: int, epoch: int) -> None:
+    def take_link(self, channel: Channel, kind: str, worker: int, epoch: int) -> None:
         """A peer has connected."""
         on_frame = self._on_bundles if kind == "bundles" else self._on_acks
-        link = InLink(connection, worker, epoch, on_frame, self._lost_in)
+        if channel.ring is None:
+            link = InLink(channel.connection, worker, epoch, on_frame, self._lost_in)
+        else:
+            link = RingInLink(channel, worker, epoch, on_frame, self._lost_in)
         self._in.append(link)
         assert self.runner is not None
         link.paused = self._paused and kind == "bundles"

@@ -28,9 +28,13 @@ MAX_FRAME = 256 << 20
 PICKLE_PROTOCOL = 5
 
 
-def frame(kind: int, number: int, payload: bytes) -> bytes:
+def check_size(payload: bytes) -> None:
     if len(payload) > MAX_FRAME:
         raise ProtocolError(f"frame too large: bytes={len(payload)} limit={MAX_FRAME}; is one tuple that big?")
+
+
+def frame(kind: int, number: int, payload: bytes) -> bytes:
+    check_size(payload)
     return HEADER.pack(len(payload) + HEADER.size - LENGTH_BYTES, kind, number) + payload
 
 

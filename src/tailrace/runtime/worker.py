@@ -29,10 +29,12 @@ from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
-from tailrace.errors import Fenced, ProtocolError, TailraceError, TaskError
+from tailrace.errors import Fenced, ProtocolError, SegmentError, TailraceError, TaskError
+from tailrace.ring.segment import sweep
 from tailrace.runtime.asyncrunner import AsyncRunner
-from tailrace.runtime.auth import accept, answer, close_listener, dial
-from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Ping, Setup, SinkCall, SinkReply
+from tailrace.runtime.auth import accept, answer, close_listener, dial, dial_and_hear
+from tailrace.runtime.channels import Channel, RingPart, offer_ring, take_ring
+from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Notice, Ping, Setup, SinkCall, SinkReply
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.logs import LogBuffer, captured
 from tailrace.runtime.opening import Opener
@@ -79,6 +81,7 @@ class WorkerProcess:
         self._setup: Setup | None = None
         self._opener: Opener | None = None
         self._failed = False
+        sweep()
 
     # -- what task hosts ask for
 
@@ -93,8 +96,8 @@ class WorkerProcess:
     def member(self, worker: int) -> Member | None:
         return self._core.membership.member(worker)
 
-    def connect(self, link: OutLink, member: Member, done: Callable[[socket.socket | None], None]) -> None:
-        hello = {
+    def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
+        hello: dict[str, Any] = {
             "role": "link",
             "kind": link.kind,
             "worker": self.worker,
@@ -105,14 +108,46 @@ class WorkerProcess:
 
         def attempt() -> None:
             try:
-                connection = dial(member.address, self._secret, hello)
+                channel = self._dial(member, link.kind, hello)
             except (OSError, ProtocolError):
                 time.sleep(RETRY_S)
                 done(None)
             else:
-                done(connection)
+                done(channel)
 
         self._dialers.submit(attempt)
+
+    def _dial(self, member: Member, kind: str, hello: dict[str, Any]) -> Channel:
+        ring = self._offer(kind) if member.address[0] == self._host else None
+        if ring is None:
+            return Channel(dial(member.address, self._secret, hello))
+        offer = {"ring": ring.segment.path.name, "nonce": ring.segment.nonce.hex()}
+        try:
+            connection, reply = dial_and_hear(member.address, self._secret, {**hello, **offer})
+        except BaseException:
+            ring.withdraw()
+            ring.close()
+            raise
+        ring.withdraw()
+        if reply.get("ring"):
+            return Channel(connection, ring)
+        ring.close()
+        self._say_no_ring(str(reply.get("why_no_ring")))
+        return Channel(connection)
+
+    def _offer(self, kind: str) -> RingPart | None:
+        setup = self._setup
+        assert setup is not None
+        if not setup.options.ring:
+            return None
+        try:
+            return offer_ring(setup.job_id, kind)
+        except SegmentError as error:
+            self._say_no_ring(str(error))
+            return None
+
+    def _say_no_ring(self, why: str) -> None:
+        self.tell(Notice("ring", f"workers of one machine talk over TCP, not through shared memory: {why}"))
 
     def lost_link(self) -> None:
         self.tell(LinkLost(self.worker, self.epoch))
@@ -273,13 +308,15 @@ class WorkerProcess:
         try:
             hello = accept(connection, self._secret)
             why_not, host = self._judge(hello)
-            answer(connection, why_not)
+            ring, why_no_ring = _take_offer(hello) if why_not is None else (None, None)
+            answer(connection, why_not, ring=ring is not None, why_no_ring=why_no_ring)
         except (OSError, ProtocolError):
             connection.close()
             return
         if host is not None:
             kind, worker, epoch = hello["kind"], hello["worker"], hello["epoch"]
-            host.post(lambda: host.take_link(connection, kind, worker, epoch))
+            channel = Channel(connection, ring)
+            host.post(lambda: host.take_link(channel, kind, worker, epoch))
 
     def _judge(self, hello: dict[str, Any]) -> tuple[str | None, TaskHost | None]:
         numbers = [hello.get("worker"), hello.get("epoch"), hello.get("target")]
@@ -332,6 +369,16 @@ class WorkerProcess:
             self.tell(logs)
         close_listener(self._listener)
         self._line.close()
+
+
+def _take_offer(hello: dict[str, Any]) -> tuple[RingPart | None, str | None]:
+    """The ring that a peer offers, or why we do not take it."""
+    if "ring" not in hello:
+        return None, None
+    try:
+        return take_ring(hello["ring"], hello.get("nonce")), None
+    except (SegmentError, ValueError) as error:
+        return None, str(error)
 
 
 def _rank(kind: Kind) -> int:

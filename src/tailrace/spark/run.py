@@ -89,6 +89,10 @@ def _camel(name: str) -> str:
 def _parse(key: str, text: str, kind: str) -> Any:
     if kind.startswith("str"):
         return text
+    if kind == "bool":
+        if text.lower() not in ("true", "false"):
+            raise OptionError(f"option in the Spark configuration is neither true nor false: {key}={text}")
+        return text.lower() == "true"
     try:
         return int(text) if kind == "int" else float(text)
     except ValueError:
