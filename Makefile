@@ -66,7 +66,7 @@ java:
 			"such as openjdk-$(JAVA_NEEDED)-jre-headless, or point JAVA_HOME to one" >&2; exit 1; }
 
 # C sources are compiled at installation, hence prerequisites. The interpreter is an order-only prerequisite: it is a link to a file that is older than anything here.
-$(DEV): pyproject.toml $(wildcard setup.py) $(shell find src -name '*.c') | $(BIN)/python
+$(DEV): pyproject.toml $(wildcard setup.py) $(shell find src -name '*.[ch]') | $(BIN)/python
 	@echo "installing Tailrace and its development tools"
 	@$(PIP) -e '.[dev]'
 	@touch $@

@@ -20,7 +20,7 @@
 
 enum ring_kind { RING_PAIR = 1, RING_SHARED = 2 };
 
-/* Who waits for what: nobody, someone in a futex, or someone who wants to be told by other means (a bell). */
+/* Who waits for what, as bits: nobody, someone in a futex, someone who wants to be told by other means (a bell). */
 enum ring_waiting { RING_NOBODY = 0, RING_SLEEPS = 1, RING_WANTS_BELL = 2 };
 
 /* A head's status; TAKEN carries the slot of the consumer in its higher bytes. EMPTY is what cleared memory says. */
@@ -78,7 +78,6 @@ typedef struct {
     _Atomic uint64_t bytes;
     _Atomic uint64_t waits;
     _Atomic uint64_t sleeps;
-    _Atomic uint64_t given_up;
 } ring_slot;
 
 typedef struct {
@@ -88,6 +87,7 @@ typedef struct {
     alignas(RING_LINE) _Atomic uint64_t head; /* the consumers' */
     _Atomic uint64_t turn;                    /* the process whose turn it is to look and to clear; 0: nobody's */
     _Atomic uint64_t clearing;                /* up to where it is about to clear */
+    _Atomic uint64_t given_up;
     alignas(RING_LINE) _Atomic uint32_t consumer_waits;
     _Atomic uint32_t producer_waits;
     _Atomic uint32_t closed;

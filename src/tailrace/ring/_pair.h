@@ -11,6 +11,10 @@
 
 #include "_wait.h"
 
+#ifndef RING_STEP
+#define RING_STEP(number) ((void)0) /* tests stop a process here */
+#endif
+
 enum ring_result { RING_CORRUPT = -3, RING_TOO_LARGE = -2, RING_CLOSED = -1, RING_NONE = 0, RING_DONE = 1, RING_BELL = 2 };
 
 typedef struct {
@@ -40,13 +44,21 @@ static inline uint64_t ring_skip(uint64_t capacity, uint64_t position, uint64_t 
     return left < size ? left : 0;
 }
 
+/* Positions that no ring has. Whoever went on with them would leave the segment. */
+static inline int ring_nonsense(uint64_t capacity, uint64_t head, uint64_t tail)
+{
+    return ((head | tail) & (RING_UNIT - 1)) || tail - head > capacity;
+}
+
+/* RING_DONE if there is room for so many bytes, head included; RING_NONE, RING_CORRUPT. */
 static inline int pair_has_room(ring_pair *ring, uint64_t capacity, uint64_t size)
 {
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed); /* our own */
     /* seq_cst: after producer_waits was announced, or the consumer might free space and see nobody waiting. Acquire
      * is part of it: the consumer has finished reading what it frees. */
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_seq_cst);
-    return tail + ring_skip(capacity, tail, size) + size - head <= capacity;
+    if (ring_nonsense(capacity, head, tail)) return RING_CORRUPT;
+    return tail + ring_skip(capacity, tail, size) + size - head <= capacity ? RING_DONE : RING_NONE;
 }
 
 static inline int pair_write(
@@ -55,7 +67,8 @@ static inline int pair_write(
     if (length > ring_largest(capacity)) return RING_TOO_LARGE;
     if (atomic_load_explicit(&ring->closed, memory_order_acquire)) return RING_CLOSED;
     uint64_t size = ring_size(length);
-    if (!pair_has_room(ring, capacity, size)) return RING_NONE;
+    int room = pair_has_room(ring, capacity, size);
+    if (room != RING_DONE) return room;
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
     uint64_t skip = ring_skip(capacity, tail, size);
     /* Relaxed: the consumer looks at none of this before the tail has passed it. */
@@ -78,8 +91,10 @@ static inline int pair_write(
     uint64_t bytes = atomic_load_explicit(&ring->bytes, memory_order_relaxed) + length;
     atomic_store_explicit(&ring->records, records, memory_order_relaxed);
     atomic_store_explicit(&ring->bytes, bytes, memory_order_relaxed);
+    RING_STEP(7);
     /* seq_cst: releases the record, and comes before the look at consumer_waits. */
     atomic_store_explicit(&ring->tail, tail, memory_order_seq_cst);
+    RING_STEP(8);
     return ring_wake(&ring->consumer_waits) ? RING_BELL : RING_DONE;
 }
 
@@ -90,13 +105,13 @@ static inline int pair_look(ring_pair *ring, uint8_t *data, uint64_t capacity, u
         /* seq_cst: after consumer_waits was announced. Acquire is part of it: the record is whole. */
         uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_seq_cst);
         if (tail == position) return RING_NONE;
+        if (ring_nonsense(capacity, position, tail)) return RING_CORRUPT;
         ring_record *record = ring_at(data, capacity, position);
         uint32_t status = atomic_load_explicit(&record->status, memory_order_relaxed);
         uint32_t length = atomic_load_explicit(&record->length, memory_order_relaxed);
         uint64_t end = position + ring_size(length);
         uint64_t left = capacity - (position & (capacity - 1));
-        /* A neighbour with a broken pointer, or not one of ours: reading on would leave the segment. */
-        if (tail - position > capacity || end - position > left || end > tail) return RING_CORRUPT;
+        if (end - position > left || end > tail) return RING_CORRUPT;
         if (status == RING_READY) {
             view->target = atomic_load_explicit(&record->target, memory_order_relaxed);
             view->length = length;
@@ -112,6 +127,7 @@ static inline int pair_look(ring_pair *ring, uint8_t *data, uint64_t capacity, u
 /* Give back everything below a position. RING_BELL if the producer waits for a bell. */
 static inline int pair_release(ring_pair *ring, uint64_t capacity, uint64_t position)
 {
+    RING_STEP(10);
     /* seq_cst: releases the space, and comes before the look at producer_waits. */
     atomic_store_explicit(&ring->head, position, memory_order_seq_cst);
     uint32_t waiting = atomic_load_explicit(&ring->producer_waits, memory_order_seq_cst);

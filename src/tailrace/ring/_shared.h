@@ -13,20 +13,18 @@
  * gap, the winner's slot thus holds its reservation; so may slots of losers, who saw the same tail, with other
  * lengths. If all are proven dead, the winner's length is the smallest one at which something else begins: the tail,
  * a head, or a reservation. Nothing begins inside a reservation, as the tail has never been there. If one of them is
- * alive, it will write a head or try elsewhere, and we wait for it.
+ * alive, it will write a head or try elsewhere, and we wait for it: two that are stopped at one gap with different
+ * lengths hold up the readers until one wakes up or both are dead.
  *
  * Giving up. A record is given up only when its process is proven dead, which is the caller's to prove: one that is
- * merely stopped may wake up and write. The slot of the dead is free once nothing of it is left in the ring. */
+ * merely stopped may wake up and write. The slot of the dead is free once nothing of it is left in the ring. A turn
+ * outlives nobody either: it is inherited, with the clearing that was under way. */
 #ifndef TAILRACE_RING_SHARED_H
 #define TAILRACE_RING_SHARED_H
 
 #include <sched.h>
 
 #include "_pair.h"
-
-#ifndef RING_STEP
-#define RING_STEP(number) ((void)0) /* tests stop a process here */
-#endif
 
 #define RING_TRIES 64 /* for a turn, before we look after something else: it takes microseconds */
 
@@ -57,7 +55,7 @@ static inline uint64_t slot_length(ring_slot *slot, uint64_t position)
     return atomic_load_explicit(&slot->position, memory_order_seq_cst) == position ? length : 0;
 }
 
-/* Only its owner counts in a slot. */
+/* Relaxed, and no addition in one go: whoever counts here is alone. */
 static inline void slot_count(_Atomic uint64_t *counter, uint64_t more)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more, memory_order_relaxed);
@@ -76,33 +74,47 @@ static inline uint32_t shared_register(ring_shared *ring, uint64_t owner)
     return RING_SLOTS;
 }
 
+/* Must have nothing under way. Also for the dead, of whom nothing is left. */
+static inline void shared_leave(ring_shared *ring, uint32_t number)
+{
+    atomic_store_explicit(&ring->slots[number].position, RING_NOWHERE, memory_order_seq_cst);
+    /* seq_cst, and with it release: who takes the slot finds the position gone. */
+    atomic_store_explicit(&ring->slots[number].owner, 0, memory_order_seq_cst);
+}
+
 /* -- producing */
 
 static inline int shared_has_room(ring_end *end, uint64_t size)
 {
-    uint64_t tail = atomic_load_explicit(&end->ring->tail, memory_order_seq_cst);
-    /* seq_cst: after producer_waits was announced. Acquire is part of it: what is below has been cleared. */
+    /* The head first: a tail that is read later is never below it. seq_cst: after producer_waits was announced, so
+     * who moves the head after this look wakes us. */
     uint64_t head = atomic_load_explicit(&end->ring->head, memory_order_seq_cst);
+    uint64_t tail = atomic_load_explicit(&end->ring->tail, memory_order_seq_cst);
     return tail + ring_skip(end->capacity, tail, size) + size - head <= end->capacity;
 }
 
-/* Reserve, and write a head that says WRITING, or FLUSH if the rest before the end is too small: then try again. */
-static inline ring_record *shared_reserve(ring_end *end, uint32_t target, uint32_t length)
+/* Reserve, and write a head that says WRITING, or FLUSH if the rest before the end is too small: then try again.
+ * RING_DONE and the record, or RING_NONE, RING_CLOSED, RING_CORRUPT. */
+static inline int shared_reserve(ring_end *end, uint32_t target, uint32_t length, ring_record **reserved)
 {
     ring_shared *ring = end->ring;
     uint64_t size = ring_size(length);
     for (;;) {
+        /* Acquire: what is below the head has been cleared. The head first: see shared_has_room. */
+        uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
         /* Acquire: whoever moved the tail here stored its reservation before. */
         uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+        if (ring_nonsense(end->capacity, head, tail)) {
+            if (atomic_load_explicit(&ring->head, memory_order_acquire) != head) continue; /* both have moved on */
+            return RING_CORRUPT;
+        }
         uint64_t skip = ring_skip(end->capacity, tail, size);
         uint64_t all = skip ? skip : size;
-        uint64_t held = tail + all - atomic_load_explicit(&ring->head, memory_order_acquire);
-        /* A tail that has moved meanwhile may lie below the head; then the subtraction wraps, and we look again. */
+        uint64_t held = tail + all - head;
         if (held > end->capacity) {
-            if (atomic_load_explicit(&ring->tail, memory_order_acquire) != tail) continue;
             /* A reservation that we lost must not lie about: it would keep a gap from being told. */
             atomic_store_explicit(&ring->slots[end->slot].position, RING_NOWHERE, memory_order_seq_cst);
-            return NULL;
+            return RING_NONE;
         }
         RING_STEP(1);
         slot_store(&ring->slots[end->slot], tail, all);
@@ -115,6 +127,7 @@ static inline ring_record *shared_reserve(ring_end *end, uint32_t target, uint32
         if (held > atomic_load_explicit(&ring->high_water, memory_order_relaxed)) /* about: two may race, no harm */
             atomic_store_explicit(&ring->high_water, held, memory_order_relaxed);
         ring_record *record = ring_at(end->data, end->capacity, tail);
+        /* Relaxed: nobody looks at these before the status. */
         atomic_store_explicit(&record->target, target, memory_order_relaxed);
         atomic_store_explicit(
             &record->length, skip ? (uint32_t)(skip - sizeof(ring_record)) : length, memory_order_relaxed);
@@ -123,7 +136,15 @@ static inline ring_record *shared_reserve(ring_end *end, uint32_t target, uint32
         /* Release: length and slot are there when the status is. */
         atomic_store_explicit(&record->status, skip ? RING_FLUSH : RING_WRITING, memory_order_release);
         RING_STEP(5);
-        if (!skip) return record;
+        if (skip) continue;
+        /* seq_cst, as was the move of the tail: either we see that the ring has been closed, or who has seen it
+         * closed sees our reservation after that, and waits for it. */
+        if (atomic_load_explicit(&ring->closed, memory_order_seq_cst)) {
+            atomic_store_explicit(&record->status, RING_HAS_READ, memory_order_release); /* nobody has to */
+            return RING_CLOSED;
+        }
+        *reserved = record;
+        return RING_DONE;
     }
 }
 
@@ -162,21 +183,44 @@ static inline int shared_take_turn(ring_end *end)
         uint64_t nobody = 0;
         /* Acquire: all that the last one did at the left edge. */
         if (atomic_compare_exchange_strong_explicit(
-                &end->ring->turn, &nobody, end->owner, memory_order_acquire, memory_order_relaxed)) {
-            uint64_t head = atomic_load_explicit(&end->ring->head, memory_order_relaxed);
-            uint64_t clearing = atomic_load_explicit(&end->ring->clearing, memory_order_relaxed);
-            if (clearing != head) shared_move_head(end, head, clearing);
+                &end->ring->turn, &nobody, end->owner, memory_order_acquire, memory_order_relaxed))
             return 1;
-        }
         sched_yield();
     }
     return 0;
 }
 
+/* Take over the turn of a dead process, if it has it, and clear what it was about to: RING_DONE, and we have the
+ * turn; RING_NONE, RING_CORRUPT. The name of a process is never used again, so no living one loses its turn. */
+static inline int shared_inherit_turn(ring_end *end, uint64_t dead)
+{
+    /* Acquire: all that those did who ended their turns. The dead one's stores are visible because it is dead. */
+    if (!atomic_compare_exchange_strong_explicit(
+            &end->ring->turn, &dead, end->owner, memory_order_acquire, memory_order_relaxed))
+        return RING_NONE;
+    uint64_t head = atomic_load_explicit(&end->ring->head, memory_order_relaxed);
+    uint64_t clearing = atomic_load_explicit(&end->ring->clearing, memory_order_relaxed);
+    if (ring_nonsense(end->capacity, head, clearing)) return RING_CORRUPT;
+    if (clearing != head) shared_move_head(end, head, clearing);
+    return RING_DONE;
+}
+
 static inline void shared_end_turn(ring_end *end)
 {
     RING_STEP(13);
+    /* Release: all that we did at the left edge, for whoever has the next turn. */
     atomic_store_explicit(&end->ring->turn, 0, memory_order_release);
+}
+
+/* Whether a reservation begins at a position: it is the tail, or has a slot, or a head. The order of the reads
+ * matters: a slot is left only after the head has been written. */
+static inline int shared_begins(ring_end *end, uint64_t position, uint64_t tail)
+{
+    if (position >= tail || position & (RING_UNIT - 1)) return position == tail;
+    for (uint32_t number = 0; number < RING_SLOTS; number++)
+        if (slot_length(&end->ring->slots[number], position)) return 1;
+    ring_record *record = ring_at(end->data, end->capacity, position);
+    return atomic_load_explicit(&record->status, memory_order_acquire) != RING_EMPTY;
 }
 
 /* The size of a gap, and in `dead` whether its producer is; 0 while it cannot be told. `buried` has a bit for every
@@ -184,12 +228,11 @@ static inline void shared_end_turn(ring_end *end)
  * before, and has written a head before it stores another one. */
 static inline uint64_t shared_gap(ring_end *end, uint64_t position, uint64_t buried, int *dead)
 {
-    ring_slot *slots = end->ring->slots;
     uint64_t tail = atomic_load_explicit(&end->ring->tail, memory_order_seq_cst);
     uint64_t lengths[RING_SLOTS], found = 0, dead_ones = 0;
     int same = 1;
     for (uint32_t number = 0; number < RING_SLOTS; number++) {
-        uint64_t length = slot_length(&slots[number], position);
+        uint64_t length = slot_length(&end->ring->slots[number], position);
         if (!length) continue;
         dead_ones += (buried >> number) & 1;
         lengths[found++] = length;
@@ -201,17 +244,22 @@ static inline uint64_t shared_gap(ring_end *end, uint64_t position, uint64_t bur
     *dead = dead_ones == found;
     if (same && (*dead || dead_ones == 0)) return lengths[0];
     if (!*dead) return 0;
-    uint64_t smallest = 0;
-    for (uint64_t index = 0; index < found; index++) {
-        uint64_t next = position + lengths[index];
-        int begins = next == tail;
-        for (uint32_t number = 0; number < RING_SLOTS && !begins && next < tail; number++)
-            begins = slot_length(&slots[number], next) != 0;
-        if (!begins && next < tail)
-            begins = atomic_load_explicit(&ring_at(end->data, end->capacity, next)->status, memory_order_acquire) != 0;
-        if (begins && (!smallest || lengths[index] < smallest)) smallest = lengths[index];
+    /* The shortest first: the first that ends where something begins is the winner's, and nothing beyond it is read. */
+    for (uint64_t tried = 0;;) {
+        uint64_t length = RING_NOWHERE;
+        for (uint64_t index = 0; index < found; index++)
+            if (lengths[index] > tried && lengths[index] < length) length = lengths[index];
+        if (length == RING_NOWHERE) return 0;
+        if (shared_begins(end, position + length, tail)) return length;
+        tried = length;
     }
-    return smallest;
+}
+
+/* Whether something of this size can be at a position: it is whole units, and ends before the data and the tail do. */
+static inline int shared_fits(ring_end *end, uint64_t position, uint64_t size, uint64_t tail)
+{
+    return !(size & (RING_UNIT - 1)) && size <= end->capacity - (position & (end->capacity - 1)) &&
+           size <= tail - position;
 }
 
 /* The record at a position: its status, and its size or 0 if that cannot be told yet. RING_CORRUPT if it makes no
@@ -220,35 +268,41 @@ static inline int shared_inspect(
     ring_end *end, uint64_t position, uint64_t tail, uint64_t buried, uint32_t *status, uint64_t *size, int *dead)
 {
     ring_record *record = ring_at(end->data, end->capacity, position);
-    /* Acquire: pairs with the release of whoever wrote this status. */
-    *status = atomic_load_explicit(&record->status, memory_order_acquire);
-    uint32_t word = *status & RING_STATUS_MASK;
-    if (word > RING_GIVEN_UP) return RING_CORRUPT;
-    if (word == RING_EMPTY) {
+    for (;;) {
+        /* seq_cst: after consumer_waits was announced. Acquire is part of it: pairs with the release of whoever wrote
+         * this status. */
+        *status = atomic_load_explicit(&record->status, memory_order_seq_cst);
+        if (*status != RING_EMPTY) break;
         *size = shared_gap(end, position, buried, dead);
-        if (!*size) return RING_DONE;
-    } else {
-        *size = ring_size(atomic_load_explicit(&record->length, memory_order_relaxed));
+        if (*size) return shared_fits(end, position, *size, tail) ? RING_DONE : RING_CORRUPT;
+        /* A head that was written just now is no reason to stop: what is behind it may be ready since long. */
+        if (atomic_load_explicit(&record->status, memory_order_seq_cst) == RING_EMPTY) return RING_DONE;
     }
-    uint64_t left = end->capacity - (position & (end->capacity - 1));
-    return *size > left || position + *size > tail ? RING_CORRUPT : RING_DONE;
+    uint32_t word = *status & RING_STATUS_MASK;
+    if (word > RING_GIVEN_UP || (word != RING_TAKEN && word != *status)) return RING_CORRUPT;
+    *size = ring_size(atomic_load_explicit(&record->length, memory_order_relaxed));
+    return shared_fits(end, position, *size, tail) ? RING_DONE : RING_CORRUPT;
 }
 
-/* Move the head past all that is done with. Must have the turn. True if it moved. */
+/* Move the head past all that is done with. Must have the turn. RING_DONE if it moved, RING_NONE, RING_CORRUPT. */
 static inline int shared_reclaim(ring_end *end)
 {
     uint64_t head = atomic_load_explicit(&end->ring->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&end->ring->tail, memory_order_acquire);
+    if (ring_nonsense(end->capacity, head, tail)) return RING_CORRUPT;
     uint64_t position = head;
     while (position < tail) {
         ring_record *record = ring_at(end->data, end->capacity, position);
+        /* Acquire: its reader has finished when we clear it. */
         uint32_t status = atomic_load_explicit(&record->status, memory_order_acquire);
         if (status != RING_HAS_READ && status != RING_FLUSH && status != RING_GIVEN_UP) break;
-        position += ring_size(atomic_load_explicit(&record->length, memory_order_relaxed));
+        uint64_t size = ring_size(atomic_load_explicit(&record->length, memory_order_relaxed));
+        if (!shared_fits(end, position, size, tail)) return RING_CORRUPT;
+        position += size;
     }
-    if (position == head) return 0;
+    if (position == head) return RING_NONE;
     shared_move_head(end, head, position);
-    return 1;
+    return RING_DONE;
 }
 
 /* Take up to `limit` records that are ready; with no `views`, only say whether there is one. The number of them, or
@@ -258,6 +312,7 @@ static inline int shared_look(ring_end *end, int limit, ring_view *views)
     uint64_t position = atomic_load_explicit(&end->ring->head, memory_order_relaxed);
     /* seq_cst: after consumer_waits was announced. */
     uint64_t tail = atomic_load_explicit(&end->ring->tail, memory_order_seq_cst);
+    if (ring_nonsense(end->capacity, position, tail)) return RING_CORRUPT;
     uint32_t unfinished = 0;
     int found = 0;
     while (position < tail && found < limit && unfinished <= end->window) {
@@ -293,13 +348,14 @@ static inline void shared_finish(ring_view *view)
     atomic_store_explicit(&record->status, RING_HAS_READ, memory_order_release);
 }
 
-/* Give up what the dead in `buried` were writing or reading, and free their slots. The number of records given up,
- * or -1 if some must wait for a living process, RING_CORRUPT. Must have the turn. */
+/* Give up what the dead in `buried` were writing or reading, and free their slots, unless a gap must wait for a
+ * living process first. The number of records given up, or RING_CORRUPT. Must have the turn. */
 static inline int shared_bury(ring_end *end, uint64_t buried)
 {
     ring_shared *ring = end->ring;
     uint64_t position = atomic_load_explicit(&ring->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_seq_cst);
+    if (ring_nonsense(end->capacity, position, tail)) return RING_CORRUPT;
     int given_up = 0;
     while (position < tail) {
         uint32_t status;
@@ -308,24 +364,21 @@ static inline int shared_bury(ring_end *end, uint64_t buried)
         if (shared_inspect(end, position, tail, buried, &status, &size, &dead) == RING_CORRUPT) return RING_CORRUPT;
         if (!size) break;
         ring_record *record = ring_at(end->data, end->capacity, position);
-        uint32_t slot = (status & RING_STATUS_MASK) == RING_TAKEN
-                            ? status >> RING_SLOT_SHIFT
-                            : atomic_load_explicit(&record->slot, memory_order_relaxed);
-        int held = status == RING_WRITING || (status & RING_STATUS_MASK) == RING_TAKEN;
-        if (status == RING_EMPTY ? dead : held && slot < RING_SLOTS && (buried >> slot) & 1) {
+        int taken = (status & RING_STATUS_MASK) == RING_TAKEN;
+        uint32_t slot = taken ? status >> RING_SLOT_SHIFT : atomic_load_explicit(&record->slot, memory_order_relaxed);
+        if (taken || status == RING_WRITING) dead = slot < RING_SLOTS && (buried >> slot) & 1;
+        if (dead) {
+            /* Relaxed and release: as when a producer writes a head. */
             atomic_store_explicit(&record->length, (uint32_t)(size - sizeof(ring_record)), memory_order_relaxed);
             atomic_store_explicit(&record->status, RING_GIVEN_UP, memory_order_release);
             given_up++;
         }
         position += size;
     }
-    slot_count(&ring->slots[end->slot].given_up, (uint64_t)given_up);
-    if (position < tail) return -1;
+    slot_count(&ring->given_up, (uint64_t)given_up); /* ours, as is the turn */
+    if (position < tail) return given_up;
     for (uint32_t number = 0; number < RING_SLOTS; number++)
-        if ((buried >> number) & 1) {
-            atomic_store_explicit(&ring->slots[number].position, RING_NOWHERE, memory_order_seq_cst);
-            atomic_store_explicit(&ring->slots[number].owner, 0, memory_order_seq_cst);
-        }
+        if ((buried >> number) & 1) shared_leave(ring, number);
     return given_up;
 }
 

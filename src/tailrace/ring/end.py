@@ -35,6 +35,7 @@ class RingEnd(Generic[Core]):
     def __init__(self, segment: Segment, core: Core) -> None:
         self.segment = segment
         self.core: Core = core  # for callers that wait in their own way
+        self._look_up_ns = 0  # when it is time to; kept from call to call, as each may be shorter than a nap
 
     # -- writing
 
@@ -42,7 +43,7 @@ class RingEnd(Generic[Core]):
         """False if there was no room for so long."""
         if self.core.write(target, payload) > 0:  # most calls end here
             return True
-        return self._put(lambda: self.core.write(target, payload), len(payload), timeout_s)
+        return self._put(lambda: self.core.write(target, payload), memoryview(payload).nbytes, timeout_s)
 
     def _put(self, write: Callable[[], int], size: int, timeout_s: float) -> bool:
         def attempt() -> bool | None:
@@ -52,6 +53,8 @@ class RingEnd(Generic[Core]):
                 raise RingError(f"record too large for the ring: bytes={size} limit={limit}; make the ring larger?")
             if result == layout.CLOSED:
                 raise RingClosed("the ring is closed")
+            if result == layout.CORRUPT:
+                raise ValueError("corrupted ring")
             return True if result else None
 
         done = self._wait(
@@ -84,14 +87,11 @@ class RingEnd(Generic[Core]):
 
     def _get(self, read: Callable[[], list[Result]], timeout_s: float) -> list[Result]:
         def attempt() -> list[Result] | None:
-            try:
-                records = read()
-                if not records and self.core.closed():
-                    records = read()  # what was written before it was closed
-                    if not records and not self._unfinished():
-                        raise RingClosed("the ring is closed")
-            except ValueError as error:
-                raise RingError(f"{error}: path={self.segment.path}; did something else write there?") from error
+            records = read()
+            if not records and self.core.closed():
+                records = read()  # what was written before it was closed
+                if not records and not self._unfinished():
+                    raise RingClosed("the ring is closed")
             return records or None
 
         found = self._wait(
@@ -104,7 +104,7 @@ class RingEnd(Generic[Core]):
         return False
 
     def _look_up(self) -> None:
-        """Called when nothing has happened for a nap."""
+        """Called now and then while there is nothing to do."""
 
     def _wait(
         self,
@@ -113,25 +113,26 @@ class RingEnd(Generic[Core]):
         sleep: Callable[[int], None],
         timeout_s: float,
     ) -> Result | None:
-        result = attempt()  # before the clock is looked at
-        if result is not None:
-            return result
-        now_ns = time.monotonic_ns()
-        deadline_ns, look_up_ns = now_ns + int(timeout_s * SECOND_NS), now_ns + NAP_NS
-        while now_ns < deadline_ns:
-            if may_sleep():
-                sleep(min(deadline_ns - now_ns, NAP_NS))
-            elif (result := attempt()) is None:
-                time.sleep(BUSY_S)
-            if result is None:
-                result = attempt()
-            if result is not None:
-                return result
+        try:
+            result = attempt()  # before the clock is looked at
             now_ns = time.monotonic_ns()
-            if now_ns >= look_up_ns:
-                look_up_ns = now_ns + NAP_NS
-                self._look_up()
-        return None
+            deadline_ns = now_ns + int(timeout_s * SECOND_NS)
+            while result is None:
+                if now_ns >= self._look_up_ns:
+                    self._look_up_ns = now_ns + NAP_NS
+                    self._look_up()
+                if now_ns >= deadline_ns:
+                    return None
+                if may_sleep():
+                    sleep(min(deadline_ns - now_ns, NAP_NS))
+                elif (result := attempt()) is None:
+                    time.sleep(BUSY_S)
+                if result is None:
+                    result = attempt()
+                now_ns = time.monotonic_ns()
+        except ValueError as error:
+            raise RingError(f"{error}: path={self.segment.path}; did something else write there?") from error
+        return result
 
     # -- the end
 
@@ -140,7 +141,7 @@ class RingEnd(Generic[Core]):
         self.core.close()
 
     def detach(self) -> None:
-        """Unmap. Views must have been let go."""
+        """Unmap. What views are still around keep the memory until they are gone."""
         del self.core
         self.segment.close()
 

@@ -11,9 +11,12 @@ LINE = 64
 UNIT = 16
 SLOTS = 64
 BATCH = 0x8000_0000
+VIEWS = 256  # records that an end of a shared ring holds at once
 
 SEGMENT = struct.Struct("<QIIQQQ16s")  # magic, version, kind, capacity, owner, namespace of processes, nonce
 SEGMENT_FIELDS = ("magic", "version", "kind", "capacity", "owner", "processes", "nonce")
+SLOT_FIELDS = ("owner", "position", "length", "records", "bytes", "waits", "sleeps")
+PRODUCER_FIELDS = ("tail", "records", "bytes", "waits", "high_water")
 RECORD_BYTES = 16
 
 SIZES = {"ring_segment": 56, "ring_record": RECORD_BYTES, "ring_slot": 64, "ring_pair": 256, "ring_shared": 4352}
@@ -21,9 +24,10 @@ SIZES = {"ring_segment": 56, "ring_record": RECORD_BYTES, "ring_slot": 64, "ring
 OFFSETS = {
     **{f"ring_segment.{name}": at for name, at in zip(SEGMENT_FIELDS, (0, 8, 12, 16, 24, 32, 40), strict=True)},
     **{f"ring_record.{name}": 4 * index for index, name in enumerate(("status", "target", "length", "slot"))},
-    **{f"ring_slot.{name}": 8 * index for index, name in enumerate(("owner", "position", "length"))},
-    "ring_pair.tail": 64,
+    **{f"ring_slot.{name}": 8 * index for index, name in enumerate(SLOT_FIELDS)},
+    **{f"ring_pair.{name}": 64 + 8 * index for index, name in enumerate(PRODUCER_FIELDS)},
     "ring_pair.head": 128,
+    "ring_pair.sleeps": 136,
     "ring_pair.consumer_waits": 192,
     "ring_pair.producer_waits": 196,
     "ring_pair.closed": 200,
@@ -32,6 +36,7 @@ OFFSETS = {
     "ring_shared.head": 128,
     "ring_shared.turn": 136,
     "ring_shared.clearing": 144,
+    "ring_shared.given_up": 152,
     "ring_shared.consumer_waits": 192,
     "ring_shared.producer_waits": 196,
     "ring_shared.closed": 200,

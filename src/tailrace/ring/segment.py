@@ -22,7 +22,7 @@ FOLDER = Path("/dev/shm")
 PREFIX = "tailrace"
 
 _serial = itertools.count()
-_NAME = re.compile(rf"{PREFIX}-[0-9a-zA-Z_.]+-(\d+)-(\d+)-\d+(\.bell)?")
+_NAME = re.compile(rf"{PREFIX}-.+-(\d+)-(\d+)-\d+(\.bell)?")
 
 
 def ring_capacity(least: int) -> int:
@@ -58,8 +58,8 @@ class Segment:
             memory = mmap.mmap(number, size)
         except OSError as error:
             path.unlink()
-            full = " is it full?" if error.errno == errno.ENOSPC else ""
-            raise SegmentError(f"no shared memory: bytes={size} folder={FOLDER}: {error.strerror};{full}") from error
+            full = "; is it full?" if error.errno == errno.ENOSPC else ""
+            raise SegmentError(f"no shared memory: bytes={size} folder={FOLDER}: {error.strerror}{full}") from error
         finally:
             os.close(number)
         SEGMENT.pack_into(memory, 0, MAGIC, VERSION, kind, capacity, owner, process_namespace(), nonce)
@@ -94,7 +94,10 @@ class Segment:
         self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        self.memory.close()
+        try:
+            self.memory.close()
+        except BufferError:
+            pass  # a view of a record is still around, and takes the memory with it when it goes
 
 
 def _check(path: Path, memory: mmap.mmap, kind: int, nonce: bytes | None) -> tuple[int, bytes]:

@@ -23,7 +23,8 @@ class SharedRing(RingEnd[Shared]):
     """One end of it, for one thread of one process. It may both write and read.
 
     A record whose process died while it wrote or read it is given up: never shown, and counted. A process that is
-    merely stopped is waited for, since it may wake up and write: give-ups need proof of death.
+    merely stopped is waited for, since it may wake up and write: give-ups need proof of death. An end holds at most
+    ``layout.VIEWS`` records that have not been released, and finds nothing more until they are.
     """
 
     def __init__(self, segment: Segment, window: int = WINDOW) -> None:
@@ -63,16 +64,13 @@ class SharedRing(RingEnd[Shared]):
 
     def bury_dead(self) -> int:
         """Give up what dead processes were writing or reading. Returns how many records that was."""
-        owners, turn = self.core.owners()
-        dead = [owner for owner in {*owners, turn} if owner and not is_alive(owner)]
-        return max(0, self.core.bury(dead)) if dead else 0
+        dead = [owner for owner in self.core.owners() if not is_alive(owner)]
+        return self.core.bury(dead) if dead else 0
 
     def _look_up(self) -> None:
         self.bury_dead()
 
     def _unfinished(self) -> bool:
-        self.bury_dead()
-        self.core.want_data(layout.MODE_NOBODY)  # clears what others have read
         return self.statistics().held > 0
 
     def detach(self) -> None:
@@ -84,8 +82,10 @@ class SharedRing(RingEnd[Shared]):
 def _split(payload: bytes) -> list[bytes]:
     parts, position = [], 0
     while position < len(payload):
-        (length,) = _LENGTH.unpack_from(payload, position)
-        position += _LENGTH.size
-        parts.append(payload[position : position + length])
-        position += length
+        head = payload[position : position + _LENGTH.size].ljust(_LENGTH.size, b"\xff")
+        begin = position + _LENGTH.size
+        position = begin + _LENGTH.unpack(head)[0]
+        parts.append(payload[begin:position])
+    if position != len(payload):
+        raise RingError(f"corrupted batch: bytes={len(payload)} needed={position}; did something else write there?")
     return parts

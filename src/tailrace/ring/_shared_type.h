@@ -1,0 +1,325 @@
+/* tailrace.ring._ring.Shared: an end of a ring with many producers and many consumers. */
+#ifndef TAILRACE_RING_SHARED_TYPE_H
+#define TAILRACE_RING_SHARED_TYPE_H
+
+#include "_common.h"
+
+#define RING_VIEWS 256 /* records that an end holds at once */
+
+typedef struct {
+    PyObject_HEAD
+    ring_memory memory;
+    ring_end end;
+    ring_view views[RING_VIEWS];
+    int held;
+    int bell; /* must be rung: the next release says so */
+} Shared;
+
+static PyObject *shared_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
+{
+    PyObject *object;
+    unsigned long long owner;
+    unsigned int window;
+    if (!PyArg_ParseTuple(arguments, "OKI", &object, &owner, &window)) return NULL;
+    Shared *self = (Shared *)allocate(type);
+    if (!self) return NULL;
+    ring_shared *ring = map_memory(&self->memory, object, RING_SHARED, RING_SHARED_DATA);
+    if (!ring) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    self->end = (ring_end){ring, self->memory.data, self->memory.capacity, owner, RING_SLOTS, window};
+    return (PyObject *)self;
+}
+
+static void shared_free(PyObject *self) { free_object(self, &((Shared *)self)->memory); }
+
+static PyObject *shared_py_register(Shared *self, PyObject *Py_UNUSED(nothing))
+{
+    if (self->end.slot == RING_SLOTS) self->end.slot = shared_register(self->end.ring, self->end.owner);
+    return PyBool_FromLong(self->end.slot != RING_SLOTS);
+}
+
+static PyObject *shared_py_leave(Shared *self, PyObject *Py_UNUSED(nothing))
+{
+    if (self->end.slot < RING_SLOTS) shared_leave(self->end.ring, self->end.slot);
+    self->end.slot = RING_SLOTS;
+    Py_RETURN_NONE;
+}
+
+static int is_registered(Shared *self)
+{
+    if (self->end.slot < RING_SLOTS) return 1;
+    PyErr_SetString(PyExc_ValueError, "not registered");
+    return 0;
+}
+
+/* -- writing */
+
+/* RING_DONE and a record to fill in, or why not. */
+static int shared_begin(Shared *self, int64_t target, uint64_t length, ring_record **record)
+{
+    if (length > ring_largest(self->end.capacity)) return RING_TOO_LARGE;
+    /* Acquire is enough for a first look: shared_reserve looks again. */
+    if (atomic_load_explicit(&self->end.ring->closed, memory_order_acquire)) return RING_CLOSED;
+    return shared_reserve(&self->end, (uint32_t)target, (uint32_t)length, record);
+}
+
+static PyObject *shared_py_write(Shared *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "write takes a target and a payload");
+    int64_t target = number_below(arguments[0], RING_BATCH);
+    Py_buffer payload;
+    if (target < 0 || !is_registered(self) || PyObject_GetBuffer(arguments[1], &payload, PyBUF_SIMPLE) < 0) return NULL;
+    ring_record *record;
+    int result = shared_begin(self, target, (uint64_t)payload.len, &record);
+    if (result == RING_DONE) {
+        size_t half = (size_t)payload.len / 2;
+        memcpy(record + 1, payload.buf, half);
+        RING_STEP(6);
+        memcpy((uint8_t *)(record + 1) + half, (uint8_t *)payload.buf + half, (size_t)payload.len - half);
+        result = shared_publish(&self->end, record);
+    }
+    PyBuffer_Release(&payload);
+    return PyLong_FromLong(result);
+}
+
+/* All payloads in one record, each after its length. They must be bytes: nothing may fail once space is reserved. */
+static PyObject *shared_py_write_batch(Shared *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != 2 || !PyList_Check(arguments[1]))
+        return PyErr_Format(PyExc_TypeError, "write_batch takes a target and a list of bytes");
+    int64_t target = number_below(arguments[0], RING_BATCH);
+    if (target < 0 || !is_registered(self)) return NULL;
+    Py_ssize_t tuples = PyList_Size(arguments[1]);
+    uint64_t length = 0;
+    for (Py_ssize_t index = 0; index < tuples; index++) {
+        PyObject *payload = PyList_GetItem(arguments[1], index);
+        if (!PyBytes_Check(payload)) return PyErr_Format(PyExc_TypeError, "a batch holds bytes");
+        length += sizeof(uint32_t) + (uint64_t)PyBytes_Size(payload);
+    }
+    ring_record *record;
+    int result = shared_begin(self, target | RING_BATCH, length, &record);
+    if (result == RING_DONE) {
+        uint8_t *place = (uint8_t *)(record + 1);
+        for (Py_ssize_t index = 0; index < tuples; index++) {
+            PyObject *payload = PyList_GetItem(arguments[1], index);
+            uint32_t size = (uint32_t)PyBytes_Size(payload);
+            memcpy(place, &size, sizeof size);
+            memcpy(place + sizeof size, PyBytes_AsString(payload), size);
+            place += sizeof size + size;
+        }
+        result = shared_publish(&self->end, record);
+    }
+    return PyLong_FromLong(result);
+}
+
+/* -- reading */
+
+static PyObject *shared_records(Shared *self, PyObject *number, int copied)
+{
+    int64_t limit = number_below(number, INT64_MAX);
+    if (limit < 0 || !is_registered(self)) return NULL;
+    if (limit > RING_VIEWS - self->held) limit = RING_VIEWS - self->held;
+    ring_view *views = self->views + self->held;
+    int found = 0;
+    if (limit > 0 && shared_take_turn(&self->end)) {
+        found = shared_look(&self->end, (int)limit, views);
+        shared_end_turn(&self->end);
+    }
+    if (found == RING_CORRUPT) return corrupt();
+    self->held += found; /* even on an error: they are ours, and go back with the next release */
+    PyObject *records = PyList_New(found);
+    for (int index = 0; records && index < found; index++) {
+        PyObject *record = record_tuple(&self->memory, &views[index], copied);
+        if (record) PyList_SetItem(records, index, record);
+        else Py_CLEAR(records);
+    }
+    return records;
+}
+
+static PyObject *shared_py_read(Shared *self, PyObject *limit) { return shared_records(self, limit, 1); }
+
+static PyObject *shared_py_look(Shared *self, PyObject *limit) { return shared_records(self, limit, 0); }
+
+static PyObject *shared_py_release(Shared *self, PyObject *Py_UNUSED(nothing))
+{
+    for (int index = 0; index < self->held; index++) shared_finish(&self->views[index]);
+    self->held = 0;
+    int moved = RING_NONE; /* without a turn: who has it, or the next one, will do it */
+    if (shared_take_turn(&self->end)) {
+        moved = shared_reclaim(&self->end);
+        shared_end_turn(&self->end);
+    }
+    if (moved == RING_CORRUPT) return corrupt();
+    if (moved == RING_DONE) self->bell |= ring_wake(&self->end.ring->producer_waits);
+    int result = self->bell ? RING_BELL : RING_DONE;
+    self->bell = 0;
+    return PyLong_FromLong(result);
+}
+
+/* Announce that we wait for data, and how; False if there is some, or can be none any more, or it cannot be told. */
+static PyObject *shared_py_want_data(Shared *self, PyObject *how)
+{
+    int64_t waiting = number_below(how, RING_LINE);
+    if (waiting < 0 || !is_registered(self)) return NULL;
+    ring_shared *ring = self->end.ring;
+    /* The announcement stays: it may be another's as well, and costs one wake-up too many at most. */
+    ring_announce(&ring->consumer_waits, (uint32_t)waiting);
+    if (!shared_take_turn(&self->end)) Py_RETURN_FALSE;
+    int found = shared_look(&self->end, 1, NULL);
+    int moved = shared_reclaim(&self->end);
+    int drained = atomic_load_explicit(&ring->closed, memory_order_seq_cst) &&
+                  atomic_load_explicit(&ring->head, memory_order_seq_cst) ==
+                      atomic_load_explicit(&ring->tail, memory_order_seq_cst);
+    shared_end_turn(&self->end);
+    if (found == RING_CORRUPT || moved == RING_CORRUPT) return corrupt();
+    if (moved == RING_DONE) self->bell |= ring_wake(&ring->producer_waits);
+    return PyBool_FromLong(!found && !drained);
+}
+
+/* -- waiting */
+
+static PyObject *shared_py_want_room(Shared *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    int64_t length, how;
+    if (two_numbers(arguments, count, &length, &how) < 0 || !is_registered(self)) return NULL;
+    ring_announce(&self->end.ring->producer_waits, (uint32_t)how);
+    if (shared_has_room(&self->end, ring_size((uint64_t)length)) ||
+        atomic_load_explicit(&self->end.ring->closed, memory_order_seq_cst))
+        Py_RETURN_FALSE;
+    slot_count(&self->end.ring->slots[self->end.slot].waits, 1);
+    Py_RETURN_TRUE;
+}
+
+static PyObject *shared_py_sleep(Shared *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    int64_t producer, timeout_ns;
+    if (two_numbers(arguments, count, &producer, &timeout_ns) < 0 || !is_registered(self)) return NULL;
+    if (!producer) slot_count(&self->end.ring->slots[self->end.slot].sleeps, 1);
+    Py_BEGIN_ALLOW_THREADS
+    ring_sleep(producer ? &self->end.ring->producer_waits : &self->end.ring->consumer_waits, timeout_ns);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* -- the dead */
+
+/* Everybody at the ring: the owner of every slot that is taken, and who has the turn. */
+static PyObject *shared_py_owners(Shared *self, PyObject *Py_UNUSED(nothing))
+{
+    PyObject *owners = PySet_New(NULL);
+    for (uint32_t number = 0; owners && number <= RING_SLOTS; number++) {
+        _Atomic uint64_t *place = number < RING_SLOTS ? &self->end.ring->slots[number].owner : &self->end.ring->turn;
+        uint64_t owner = atomic_load_explicit(place, memory_order_seq_cst);
+        PyObject *name = owner ? PyLong_FromUnsignedLongLong(owner) : NULL;
+        if (owner && (!name || PySet_Add(owners, name) < 0)) Py_CLEAR(owners);
+        Py_XDECREF(name);
+    }
+    return owners;
+}
+
+/* bury([dead owner, ...]) -> records given up. An end that has found no slot free may call it. */
+static PyObject *shared_py_bury(Shared *self, PyObject *dead)
+{
+    if (!PyList_Check(dead)) return PyErr_Format(PyExc_TypeError, "bury takes a list of owners");
+    uint64_t owners[RING_SLOTS + 1];
+    Py_ssize_t count = PyList_Size(dead);
+    if (count > RING_SLOTS + 1) return PyErr_Format(PyExc_ValueError, "more dead than slots");
+    int has_turn = RING_NONE;
+    for (Py_ssize_t index = 0; index < count; index++) {
+        owners[index] = PyLong_AsUnsignedLongLong(PyList_GetItem(dead, index));
+        if (PyErr_Occurred()) return NULL;
+    }
+    for (Py_ssize_t index = 0; index < count && has_turn == RING_NONE; index++)
+        has_turn = shared_inherit_turn(&self->end, owners[index]);
+    int moved = has_turn, given_up = has_turn;
+    if (has_turn == RING_NONE && !shared_take_turn(&self->end)) return PyLong_FromLong(0);
+    if (given_up != RING_CORRUPT) {
+        uint64_t buried = 0;
+        for (uint32_t number = 0; number < RING_SLOTS; number++) { /* slots of the dead change hands only in a turn */
+            uint64_t owner = atomic_load_explicit(&self->end.ring->slots[number].owner, memory_order_seq_cst);
+            for (Py_ssize_t index = 0; index < count; index++)
+                if (owner && owner == owners[index]) buried |= 1ULL << number;
+        }
+        given_up = shared_bury(&self->end, buried);
+    }
+    if (given_up != RING_CORRUPT && shared_reclaim(&self->end) == RING_DONE) moved = RING_DONE;
+    shared_end_turn(&self->end);
+    if (given_up == RING_CORRUPT) return corrupt();
+    if (moved == RING_DONE) self->bell |= ring_wake(&self->end.ring->producer_waits);
+    return PyLong_FromLong(given_up);
+}
+
+/* -- the rest */
+
+static PyObject *shared_py_close(Shared *self, PyObject *Py_UNUSED(nothing))
+{
+    return close_ring(&self->end.ring->closed, &self->end.ring->consumer_waits, &self->end.ring->producer_waits);
+}
+
+static PyObject *shared_py_closed(Shared *self, PyObject *Py_UNUSED(nothing))
+{
+    return PyBool_FromLong(atomic_load_explicit(&self->end.ring->closed, memory_order_seq_cst));
+}
+
+static PyObject *shared_py_statistics(Shared *self, PyObject *Py_UNUSED(nothing))
+{
+    ring_shared *ring = self->end.ring;
+    uint64_t records = 0, bytes = 0, waits = 0, sleeps = 0;
+    for (uint32_t number = 0; number < RING_SLOTS; number++) {
+        records += atomic_load(&ring->slots[number].records);
+        bytes += atomic_load(&ring->slots[number].bytes);
+        waits += atomic_load(&ring->slots[number].waits);
+        sleeps += atomic_load(&ring->slots[number].sleeps);
+    }
+    uint64_t head = atomic_load(&ring->head); /* first: the tail is never below it */
+    return Py_BuildValue("KKKKKKK", records, bytes, waits, sleeps, atomic_load(&ring->given_up),
+                         atomic_load(&ring->high_water), atomic_load(&ring->tail) - head);
+}
+
+#ifdef RING_STEPS
+LEAVING(shared_leaving_write, Shared, shared_py_write(self, arguments + 1, count - 1))
+LEAVING(shared_leaving_read, Shared, shared_py_read(self, arguments[1]))
+LEAVING(shared_leaving_release, Shared, shared_py_release(self, NULL))
+
+/* Go on with the write that was left at step 5, 6 or 7. */
+static PyObject *shared_resume(Shared *self, PyObject *payload)
+{
+    uint64_t position = atomic_load(&self->end.ring->slots[self->end.slot].position);
+    ring_record *record = ring_at(self->end.data, self->end.capacity, position);
+    memcpy(record + 1, PyBytes_AsString(payload), (size_t)PyBytes_Size(payload));
+    return PyLong_FromLong(shared_publish(&self->end, record));
+}
+#endif
+
+static PyMethodDef shared_methods[] = {
+    {"register", METHOD(shared_py_register), METH_NOARGS, "take a slot; False if all are taken"},
+    {"leave", METHOD(shared_py_leave), METH_NOARGS, "give the slot back"},
+    {"write", METHOD(shared_py_write), METH_FASTCALL, "write(target, payload) -> result"},
+    {"write_batch", METHOD(shared_py_write_batch), METH_FASTCALL, "write_batch(target, payloads) -> result"},
+    {"read", METHOD(shared_py_read), METH_O, "read(limit) -> [(target, bytes), ...]"},
+    {"look", METHOD(shared_py_look), METH_O, "look(limit) -> [(target, memoryview), ...]"},
+    {"release", METHOD(shared_py_release), METH_NOARGS, "give back all that was read"},
+    {"want_data", METHOD(shared_py_want_data), METH_O, "want_data(how) -> whether to wait"},
+    {"want_room", METHOD(shared_py_want_room), METH_FASTCALL, "want_room(bytes, how) -> whether to wait"},
+    {"sleep", METHOD(shared_py_sleep), METH_FASTCALL, "sleep(producer, timeout_ns)"},
+    {"owners", METHOD(shared_py_owners), METH_NOARGS, "everybody at the ring"},
+    {"bury", METHOD(shared_py_bury), METH_O, "bury(dead owners) -> records given up"},
+    {"close", METHOD(shared_py_close), METH_NOARGS, "close() -> whether a bell must be rung"},
+    {"closed", METHOD(shared_py_closed), METH_NOARGS, NULL},
+    {"statistics", METHOD(shared_py_statistics), METH_NOARGS, NULL},
+#ifdef RING_STEPS
+    {"leaving_write", METHOD(shared_leaving_write), METH_FASTCALL, "leaving_write(step, target, payload)"},
+    {"leaving_read", METHOD(shared_leaving_read), METH_FASTCALL, "leaving_read(step, limit)"},
+    {"leaving_release", METHOD(shared_leaving_release), METH_FASTCALL, "leaving_release(step)"},
+    {"resume", METHOD(shared_resume), METH_O, "resume(payload)"},
+#endif
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot shared_slots[] = {
+    {Py_tp_new, shared_new}, {Py_tp_dealloc, shared_free}, {Py_tp_methods, shared_methods}, {0, NULL}};
+static PyType_Spec shared_spec = {"tailrace.ring._ring.Shared", sizeof(Shared), 0, Py_TPFLAGS_DEFAULT, shared_slots};
+
+#endif
