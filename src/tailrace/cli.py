@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -349,14 +350,63 @@ def engine(host: str, json_file: Path | None, repeats: int, sentences: int, seco
       tailrace bench engine --json figures.json
       tailrace bench engine --host process    without Spark, and not compared with it
     """
-    if json_file is not None and not json_file.absolute().parent.is_dir():
-        raise click.BadParameter(f"no such folder: {json_file.absolute().parent}", param_hint="--json")
+    _check_folder_of(json_file)
     from tailrace.bench.engine import WORKERS, Sizes, render_table, run_engine_benchmark
 
     with _errors_for_people(), _session(host, None, {}, WORKERS) as spark:
         sizes = Sizes(sentences, seconds, repeats)
         result = run_engine_benchmark(sizes, lambda line: click.echo(line, err=True), spark)
     click.echo(f"\n{render_table(result)}")
+    _write_figures(json_file, result)
+
+
+@bench.command()
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures here."
+)
+@click.option("--repeats", type=click.IntRange(min=1), help="[default: 5, or 1 with --quick]")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0.1), help="Of each measurement.  [default: 0.6, or 0.15 with --quick]"
+)
+@click.option("--quick", is_flag=True, help="Half a minute instead of six: to see that it works.")
+@click.option(
+    "--plots",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Also measure and draw Figure 8 of the TurboStream paper, into this folder.",
+)
+def ipc(json_file: Path | None, repeats: int | None, seconds: float | None, quick: bool, plots: Path | None) -> None:
+    """Latency, speed and CPU time of the rings, TCP, Unix sockets, multiprocessing.Queue and ZeroMQ.
+
+    \b
+      tailrace bench ipc --json figures.json
+      tailrace bench ipc --quick
+      tailrace bench ipc --plots figure8/
+    """
+    _check_folder_of(json_file)
+    from tailrace.bench.ipc import QUICK, IpcSizes, run_ipc_benchmark
+    from tailrace.bench.ipc_table import render_table
+
+    given = {name: value for name, value in {"repeats": repeats, "seconds": seconds}.items() if value is not None}
+    sizes = replace(QUICK if quick else IpcSizes(), **given)  # type: ignore[arg-type]
+    say = partial(click.echo, err=True)
+    with _errors_for_people():
+        result = run_ipc_benchmark(sizes, say)
+        click.echo(f"\n{render_table(result)}")
+        _write_figures(json_file, result)
+        if plots is not None:
+            from tailrace.bench.ipc_figure8 import draw_figure8
+
+            drawn = draw_figure8(plots, sizes, say)
+            click.echo(f"\ndrawn: {', '.join(map(str, drawn))}")
+
+
+def _check_folder_of(json_file: Path | None) -> None:
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise click.BadParameter(f"no such folder: {json_file.absolute().parent}", param_hint="--json")
+
+
+def _write_figures(json_file: Path | None, result: dict[str, Any]) -> None:
     if json_file is not None:
         json_file.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
         click.echo(f"\nwritten to {json_file}")

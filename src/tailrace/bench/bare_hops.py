@@ -27,7 +27,7 @@ def run_bare_hops(rate: float, seconds: float) -> dict[str, Any]:
     """Latency from due to end, ``p50_ms``, ``p99_ms``, ``p999_ms``, ``max_ms``, of the ``n`` messages after warm-up."""
     with contextlib.ExitStack() as stack:
         workdir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-bench-")))
-        pairs = [_connected_pair(stack) for _ in range(HOPS)]
+        pairs = [connected_pair(stack) for _ in range(HOPS)]
         options = [
             {
                 "role": role,
@@ -50,7 +50,7 @@ def percentile(ordered: Sequence[int], fraction: float) -> int:
     return ordered[max(rank, 1) - 1]
 
 
-def _connected_pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
+def connected_pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
     """Both ends of a TCP connection. The children inherit them: no port is open while the benchmark runs."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dialled = stack.enter_context(socket.create_connection(listener.getsockname(), timeout=GRACE_S))
