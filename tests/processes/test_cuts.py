@@ -45,8 +45,11 @@ def check(value: tuple[int, bytes]) -> tuple[int, int, bool]:
     return number, len(data), data == bytes([number % 256]) * BYTES
 
 
-@pytest.mark.parametrize("how", [socket.SHUT_RDWR, socket.SHUT_WR, socket.SHUT_RD])
-def test_cut_in_mid_frame(how: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "ring"),
+    [(socket.SHUT_RDWR, False), (socket.SHUT_WR, False), (socket.SHUT_RD, False), (socket.SHUT_RDWR, True)],
+)
+def test_cut_in_mid_frame(how: int, ring: bool, tmp_path: Path) -> None:
     ports = tmp_path / "ports"
     ports.write_text("")
     cut_at = frozenset({50, 150, 300})
@@ -56,7 +59,7 @@ def test_cut_in_mid_frame(how: int, tmp_path: Path) -> None:
     large = numbers.map("large", CutTheLinks(ports, cut_at, how), tasks=1)
     large.map("check", check, tasks=2).sink("out", out)
     large_at, check_at = homes(topology, 3, "large")[0], homes(topology, 3, "check")
-    with running(topology, workers=3) as run:
+    with running(topology, workers=3, ring=ring) as run:
         pids = run.workerPids()
         others = {worker for worker in check_at if worker != large_at}
         assert others
@@ -70,7 +73,8 @@ def test_cut_in_mid_frame(how: int, tmp_path: Path) -> None:
     assert Counter(run["state"] for run in progress["workers"]) == {"stopped": 3}
 
 
-def test_cut_of_the_acks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ring", [True, False])
+def test_cut_of_the_acks(ring: bool, tmp_path: Path) -> None:
     """What was acknowledged on a broken link is asked for again, and dropped as a duplicate."""
     ports = tmp_path / "ports"
     ports.write_text("")
@@ -80,7 +84,7 @@ def test_cut_of_the_acks(tmp_path: Path) -> None:
     numbers.map("far", CutAcks(ports, 700)).sink("out", out)
     source = homes(topology, 2, "numbers")[0]
     assert homes(topology, 2, "far") != [source]
-    with running(topology, workers=2) as run:
+    with running(topology, workers=2, ring=ring) as run:
         ports.write_text(" ".join(map(str, listening_ports(run.workerPids()[source]))))
         progress = finish(run)
     wait_until((tmp_path / "cut").exists, 1)

@@ -15,6 +15,7 @@ from tailrace.core.messages import Member, Position
 from tailrace.core.plan import make_plan
 from tailrace.core.task import PlainTask
 from tailrace.errors import TaskError
+from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.runner import Runner
 from tailrace.runtime.sending import LANE_BUNDLES, Sender
@@ -40,8 +41,8 @@ class Elsewhere:
     def member(self, worker: int) -> Member:
         return Member(1, ("nowhere", 0))
 
-    def connect(self, link: OutLink, member: Member, done: Callable[[socket.socket | None], None]) -> None:
-        done(self.near_end if link.kind == "bundles" else None)
+    def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
+        done(Channel(self.near_end) if link.kind == "bundles" else None)
 
     def lost_link(self) -> None:
         raise AssertionError("no link should break")

@@ -20,6 +20,8 @@ from tailrace.errors import TailraceError
 from tailrace.metrics.histogram import Histogram
 from tailrace.policy import local
 from tailrace.runtime.connectors import at_rate, to_call
+from tailrace.runtime.run import Run
+from tailrace.testing.processes import cpu_seconds
 from tailrace.topology import Topology
 
 TIMEOUT_S = 120.0
@@ -83,7 +85,7 @@ def same(value: Any) -> Any:
 
 
 def run_hops(rate: int, seconds: float, spark: Any = None, *, ring: bool = True) -> dict[str, float]:
-    """Latency over three hops at ``rate`` tuples a second, in milliseconds."""
+    """Latency over three hops at ``rate`` tuples a second, in milliseconds, and processor time a tuple."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "latency.json"
         topology = Topology("hops")
@@ -93,8 +95,21 @@ def run_hops(rate: int, seconds: float, spark: Any = None, *, ring: bool = True)
             "out", to_call(same), grouping=local()
         )
         run = topology.run(spark, workers=2, ring=ring)
+        cpu_us = _cpu_us_per_tuple(run, rate, seconds)
         if not run.awaitTermination(TIMEOUT_S):
             run.stop(0.0)
             raise TailraceError(f"hops did not finish: rate={rate} seconds={seconds}")
         figures = json.loads(path.read_text())
-    return {f"{name}_ms": figures[name] / 1e6 for name in ("p50", "p99", "p999", "max")} | {"n": figures["n"]}
+    latencies = {f"{name}_ms": figures[name] / 1e6 for name in ("p50", "p99", "p999", "max")}
+    return {**latencies, "n": figures["n"], "cpu_us": cpu_us}
+
+
+def _cpu_us_per_tuple(run: Run, rate: int, seconds: float) -> float:
+    """Of all workers, over the middle of the run: what they use to start and to end is left out."""
+    run.awaitRunning(TIMEOUT_S)
+    pids = run.workerPids().values()
+    time.sleep(WARM_UP_S)
+    before_s, began_s = sum(map(cpu_seconds, pids)), time.monotonic()
+    time.sleep(0.8 * seconds)
+    used_s, took_s = sum(map(cpu_seconds, pids)) - before_s, time.monotonic() - began_s
+    return used_s * 1e6 / (rate * took_s)

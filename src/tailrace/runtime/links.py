@@ -254,7 +254,7 @@ class RingInLink(InLink):
                     view.release()  # what was decoded owns its bytes
                 if core.release() == layout.BELL:
                     self._tell_room()
-            elif core.want_data(layout.MODE_BELL):
+            if not self.paused and core.want_data(layout.MODE_BELL):
                 return
         self._ring_own_bell()
 
