@@ -398,7 +398,8 @@ def ipc(json_file: Path | None, repeats: int | None, seconds: float | None, quic
             from tailrace.bench.ipc_figure8 import draw_figure8
 
             drawn = draw_figure8(plots, sizes, say)
-            click.echo(f"\ndrawn: {', '.join(map(str, drawn))}")
+            for path in drawn:
+                click.echo(f"drawn: {path}")
 
 
 def _check_folder_of(json_file: Path | None) -> None:

@@ -19,7 +19,7 @@ class Series:
     label: str
     points: Sequence[tuple[float, float]]
     colour: int
-    dashed: bool = False
+    dashed: bool = False  # with hollow marks
     line: bool = True  # or marks only
 
 
@@ -116,8 +116,13 @@ def _curve(series: Series, x_axis: Axis, y_axis: Axis) -> list[str]:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     lines = [f'<polyline points="{path}" fill="none" {_stroke(series)}/>'] if series.line else []
     radius = 3 if series.line else 6
-    fill = COLOURS[series.colour]
-    return [*lines, *(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}"/>' for x, y in places)]
+    return [*lines, *(_mark(series, x, y, radius) for x, y in places)]
+
+
+def _mark(series: Series, x: float, y: float, radius: int) -> str:
+    colour = COLOURS[series.colour]
+    fill = "white" if series.dashed else colour
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}" stroke="{colour}"/>'
 
 
 def _legend(chart: Chart) -> list[str]:
@@ -125,8 +130,7 @@ def _legend(chart: Chart) -> list[str]:
     for series in chart.series:
         if series.line:
             parts.append(_line(LEFT, y - 4, LEFT + 30, y - 4, _stroke(series)))
-        else:
-            parts.append(f'<circle cx="{LEFT + 15}" cy="{y - 4}" r="6" fill="{COLOURS[series.colour]}"/>')
+        parts.append(_mark(series, LEFT + 15, y - 4, 3 if series.line else 6))
         parts.append(_text(LEFT + 38, y, series.label))
         y += LINE_HEIGHT
     for note in chart.notes:

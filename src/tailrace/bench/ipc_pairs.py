@@ -15,6 +15,7 @@ from tailrace.errors import TailraceError
 FLAT_OUT = 0  # as a rate
 RING_BYTES = 4 << 20
 GRACE_S = 30.0  # for a machine that cannot keep up with the rate
+END_S = 5.0  # to clean up after a measurement that was interrupted
 MODULE = "tailrace.bench._ipc_process"
 
 
@@ -38,8 +39,12 @@ class Pairs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
         self._output.close()
 
     def measure(self, name: str, message_bytes: int, rate: int, seconds: float, capacity: int = RING_BYTES) -> Figures:
