@@ -30,7 +30,7 @@ from tailrace.clock import MILLISECOND_NS, SECOND_NS
 
 END = b""
 SETTLE_NS = 2 * MILLISECOND_NS  # before the first message is due
-PR_SET_TIMERSLACK = 29
+PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29  # linux/prctl.h
 WATCH_NS = 50_000  # before a message is due the sleep ends: it ends late, by 18 us at the median where this was tried
 CHUNK_BYTES = 16 << 10  # are sent flat out between two looks at the clock
 
@@ -38,14 +38,13 @@ Task = dict[str, Any]
 
 
 def begin(task: Task) -> None:
-    """In a child: end when the parent is gone, and sleep as told."""
+    """In a child: end with the parent, or after a time. And let sleeps end when they should, not up to 50 us later:
+    that would be the sender's delay and not the channel's.
+    """
+    system = ctypes.CDLL(None)
+    system.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    system.prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
     signal.alarm(int(task["timeout_s"]) + ALARM_SLACK_S)
-    precise_sleep()
-
-
-def precise_sleep() -> None:
-    """Sleeps end when they should, and not up to 50 us later: that is the sender's delay and not the channel's."""
-    ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -199,8 +198,11 @@ def _outcome(result: Connection, processes: list[Any], task: Task) -> dict[str, 
             if left <= 0:
                 return {"error": "too slow"}
             for ended in multiprocessing.connection.wait([result, *waiting], left):
-                if ended in waiting and waiting.pop(ended).exitcode:
-                    return {"error": "failed"}
+                if ended in waiting:
+                    process = waiting.pop(ended)
+                    process.join()  # it is about to end: its code may still be on the way
+                    if process.exitcode:
+                        return {"error": "failed"}
         figures: dict[str, Any] = result.recv()
         return figures
     finally:
