@@ -348,9 +348,40 @@ static inline void shared_finish(ring_view *view)
     atomic_store_explicit(&record->status, RING_HAS_READ, memory_order_release);
 }
 
+/* Give these records back, and tell producers that wait for room. RING_BELL if one wants a bell. */
+static inline int shared_release(ring_end *end, ring_view *views, int count)
+{
+    for (int index = 0; index < count; index++) shared_finish(&views[index]);
+    if (!shared_take_turn(end)) return RING_DONE; /* who has it, or the next one, will do the rest */
+    int moved = shared_reclaim(end);
+    shared_end_turn(end);
+    if (moved == RING_CORRUPT) return RING_CORRUPT;
+    return moved == RING_DONE && ring_wake(&end->ring->producer_waits) ? RING_BELL : RING_DONE;
+}
+
+/* Announce that we wait for data, and how. RING_NONE if we may; RING_DONE if there is some, or can be none any more,
+ * or it cannot be told; RING_CORRUPT. In `bell` whether a producer must be told that there is room. */
+static inline int shared_want_data(ring_end *end, uint32_t how, int *bell)
+{
+    ring_shared *ring = end->ring;
+    /* The announcement stays: it may be another's as well, and costs one wake-up too many at most. */
+    ring_announce(&ring->consumer_waits, how);
+    if (!shared_take_turn(end)) return RING_DONE;
+    int found = shared_look(end, 1, NULL);
+    int moved = shared_reclaim(end);
+    /* seq_cst: closed before the tail, see shared_reserve. */
+    int drained = atomic_load_explicit(&ring->closed, memory_order_seq_cst) &&
+                  atomic_load_explicit(&ring->tail, memory_order_seq_cst) ==
+                      atomic_load_explicit(&ring->head, memory_order_relaxed);
+    shared_end_turn(end);
+    if (found == RING_CORRUPT || moved == RING_CORRUPT) return RING_CORRUPT;
+    if (moved == RING_DONE) *bell |= ring_wake(&ring->producer_waits);
+    return found || drained ? RING_DONE : RING_NONE;
+}
+
 /* Give up what the dead in `buried` were writing or reading, and free their slots, unless a gap must wait for a
  * living process first. The number of records given up, or RING_CORRUPT. Must have the turn. */
-static inline int shared_bury(ring_end *end, uint64_t buried)
+static inline int shared_give_up(ring_end *end, uint64_t buried)
 {
     ring_shared *ring = end->ring;
     uint64_t position = atomic_load_explicit(&ring->head, memory_order_relaxed);
@@ -379,6 +410,26 @@ static inline int shared_bury(ring_end *end, uint64_t buried)
     if (position < tail) return given_up;
     for (uint32_t number = 0; number < RING_SLOTS; number++)
         if ((buried >> number) & 1) shared_leave(ring, number);
+    return given_up;
+}
+
+/* All that these dead processes have left: a turn, records, slots. The number of records given up, or RING_CORRUPT.
+ * An end without a slot may call it. In `bell` whether a producer must be told that there is room. */
+static inline int shared_bury(ring_end *end, const uint64_t *dead, size_t count, int *bell)
+{
+    int moved = RING_NONE;
+    for (size_t index = 0; index < count && moved == RING_NONE; index++) moved = shared_inherit_turn(end, dead[index]);
+    if (moved == RING_NONE && !shared_take_turn(end)) return 0;
+    uint64_t buried = 0;
+    for (uint32_t number = 0; number < RING_SLOTS; number++) { /* slots of the dead change hands only in a turn */
+        uint64_t owner = atomic_load_explicit(&end->ring->slots[number].owner, memory_order_seq_cst);
+        for (size_t index = 0; index < count; index++)
+            if (owner && owner == dead[index]) buried |= 1ULL << number;
+    }
+    int given_up = moved == RING_CORRUPT ? RING_CORRUPT : shared_give_up(end, buried);
+    if (given_up != RING_CORRUPT && shared_reclaim(end) == RING_DONE) moved = RING_DONE;
+    shared_end_turn(end);
+    if (moved == RING_DONE) *bell |= ring_wake(&end->ring->producer_waits);
     return given_up;
 }
 

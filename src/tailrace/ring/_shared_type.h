@@ -144,38 +144,21 @@ static PyObject *shared_py_look(Shared *self, PyObject *limit) { return shared_r
 
 static PyObject *shared_py_release(Shared *self, PyObject *Py_UNUSED(nothing))
 {
-    for (int index = 0; index < self->held; index++) shared_finish(&self->views[index]);
+    int result = shared_release(&self->end, self->views, self->held);
     self->held = 0;
-    int moved = RING_NONE; /* without a turn: who has it, or the next one, will do it */
-    if (shared_take_turn(&self->end)) {
-        moved = shared_reclaim(&self->end);
-        shared_end_turn(&self->end);
-    }
-    if (moved == RING_CORRUPT) return corrupt();
-    if (moved == RING_DONE) self->bell |= ring_wake(&self->end.ring->producer_waits);
-    int result = self->bell ? RING_BELL : RING_DONE;
+    if (result == RING_CORRUPT) return corrupt();
+    if (self->bell) result = RING_BELL;
     self->bell = 0;
     return PyLong_FromLong(result);
 }
 
-/* Announce that we wait for data, and how; False if there is some, or can be none any more, or it cannot be told. */
+/* Announce that we wait for data, and how; False if there is no reason to. */
 static PyObject *shared_py_want_data(Shared *self, PyObject *how)
 {
     int64_t waiting = number_below(how, RING_LINE);
     if (waiting < 0 || !is_registered(self)) return NULL;
-    ring_shared *ring = self->end.ring;
-    /* The announcement stays: it may be another's as well, and costs one wake-up too many at most. */
-    ring_announce(&ring->consumer_waits, (uint32_t)waiting);
-    if (!shared_take_turn(&self->end)) Py_RETURN_FALSE;
-    int found = shared_look(&self->end, 1, NULL);
-    int moved = shared_reclaim(&self->end);
-    int drained = atomic_load_explicit(&ring->closed, memory_order_seq_cst) &&
-                  atomic_load_explicit(&ring->head, memory_order_seq_cst) ==
-                      atomic_load_explicit(&ring->tail, memory_order_seq_cst);
-    shared_end_turn(&self->end);
-    if (found == RING_CORRUPT || moved == RING_CORRUPT) return corrupt();
-    if (moved == RING_DONE) self->bell |= ring_wake(&ring->producer_waits);
-    return PyBool_FromLong(!found && !drained);
+    int result = shared_want_data(&self->end, (uint32_t)waiting, &self->bell);
+    return result == RING_CORRUPT ? corrupt() : PyBool_FromLong(result == RING_NONE);
 }
 
 /* -- waiting */
@@ -226,29 +209,12 @@ static PyObject *shared_py_bury(Shared *self, PyObject *dead)
     uint64_t owners[RING_SLOTS + 1];
     Py_ssize_t count = PyList_Size(dead);
     if (count > RING_SLOTS + 1) return PyErr_Format(PyExc_ValueError, "more dead than slots");
-    int has_turn = RING_NONE;
     for (Py_ssize_t index = 0; index < count; index++) {
         owners[index] = PyLong_AsUnsignedLongLong(PyList_GetItem(dead, index));
         if (PyErr_Occurred()) return NULL;
     }
-    for (Py_ssize_t index = 0; index < count && has_turn == RING_NONE; index++)
-        has_turn = shared_inherit_turn(&self->end, owners[index]);
-    int moved = has_turn, given_up = has_turn;
-    if (has_turn == RING_NONE && !shared_take_turn(&self->end)) return PyLong_FromLong(0);
-    if (given_up != RING_CORRUPT) {
-        uint64_t buried = 0;
-        for (uint32_t number = 0; number < RING_SLOTS; number++) { /* slots of the dead change hands only in a turn */
-            uint64_t owner = atomic_load_explicit(&self->end.ring->slots[number].owner, memory_order_seq_cst);
-            for (Py_ssize_t index = 0; index < count; index++)
-                if (owner && owner == owners[index]) buried |= 1ULL << number;
-        }
-        given_up = shared_bury(&self->end, buried);
-    }
-    if (given_up != RING_CORRUPT && shared_reclaim(&self->end) == RING_DONE) moved = RING_DONE;
-    shared_end_turn(&self->end);
-    if (given_up == RING_CORRUPT) return corrupt();
-    if (moved == RING_DONE) self->bell |= ring_wake(&self->end.ring->producer_waits);
-    return PyLong_FromLong(given_up);
+    int given_up = shared_bury(&self->end, owners, (size_t)count, &self->bell);
+    return given_up == RING_CORRUPT ? corrupt() : PyLong_FromLong(given_up);
 }
 
 /* -- the rest */
