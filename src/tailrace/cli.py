@@ -366,7 +366,7 @@ def engine(host: str, json_file: Path | None, repeats: int, sentences: int, seco
 )
 @click.option("--repeats", type=click.IntRange(min=1), help="[default: 5, or 1 with --quick]")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0.1), help="Of each measurement.  [default: 0.6, or 0.15 with --quick]"
+    "--seconds", type=click.FloatRange(min=0.1), help="Of each measurement.  [default: 0.5, or 0.15 with --quick]"
 )
 @click.option("--quick", is_flag=True, help="Half a minute instead of six: to see that it works.")
 @click.option(

@@ -20,7 +20,7 @@ LATENCIES = ("p50_us", "p99_us")
 class IpcSizes:
     """How much is measured."""
 
-    seconds: float = 0.6
+    seconds: float = 0.5
     repeats: int = 5
     warm_up_s: float = 0.1
 

@@ -21,7 +21,9 @@ TITLES = {
 ABOUT = {
     "ring": f"ring: a PairRing of {{ring_mib:g}} MiB, copying, up to {RECORDS_AT_ONCE} records or 256 KiB a read.",
     "shared": "shared: a SharedRing, the same for many producers and consumers.",
-    "tcp": "tcp: loopback with TCP_NODELAY and the engine's frames, up to 256 KiB a read. unix: the same over AF_UNIX.",
+    "tcp": "tcp: loopback with TCP_NODELAY and the engine's frames, up to 256 KiB a read: what the ring replaces.",
+    "bare": "bare: the same connection with a length before each message and a buffered file, which copies less.",
+    "unix": "unix: as tcp, over AF_UNIX.",
     "queue": "queue: multiprocessing.Queue, bounded.",
     "zmq": "zmq: ZeroMQ, PUSH to PULL over ipc://; it reads and writes several messages at once by itself.",
 }
