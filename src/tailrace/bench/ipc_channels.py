@@ -59,8 +59,8 @@ class Rings:
 
     def __init__(self, kind: int, message_bytes: int, capacity: int) -> None:
         self._segment = Segment.create("bench", kind, capacity)
-        # Many large copies at once cost 4 to 6 times as much: the allocator gives their memory back, and page faults
-        # bring it in again.
+        # Many large copies at once cost several times as much: the allocator gives their memory back to the system,
+        # and page faults bring it in again.
         self._at_once = max(1, min(RECORDS_AT_ONCE, RECEIVE_BYTES // message_bytes))
 
     def _attach(self) -> PairRing | SharedRing:
