@@ -318,7 +318,7 @@ int main(int count, char **arguments)
     pair_data = (uint8_t *)(pair + 1);
     put = calloc(RECORDS, 1);
     got = calloc(RECORDS, 1);
-    alarm((unsigned)seconds + 6); /* who hangs has lost something */
+    alarm((unsigned)seconds + 5); /* who hangs has lost something */
     many(seconds / 2, seed);
     one(seconds / 2, seed);
     return atomic_load(&faults);

@@ -108,5 +108,5 @@ def test_a_mutation_is_caught(name: str, tmp_path: Path) -> None:
     text = (headers / file).read_text()
     assert text.count(old) == 1, f"the mutation has no place: file={file} text={old!r}"
     (headers / file).write_text(text.replace(old, new))
-    done = run(compiled(headers, tmp_path), 2, 1, mortal=100 * (name in DEADLY_MUTATIONS))
+    done = run(compiled(headers, tmp_path), 5, 1, mortal=50 * (name in DEADLY_MUTATIONS))
     assert done.returncode != 0, done.stdout

@@ -121,14 +121,13 @@ class RingEnd(Generic[Core]):
                 if now_ns >= self._look_up_ns:
                     self._look_up_ns = now_ns + NAP_NS
                     self._look_up()
-                if now_ns >= deadline_ns:
+                elif now_ns >= deadline_ns:
                     return None
-                if may_sleep():
+                elif may_sleep():
                     sleep(min(deadline_ns - now_ns, NAP_NS))
                 elif (result := attempt()) is None:
                     time.sleep(BUSY_S)
-                if result is None:
-                    result = attempt()
+                result = attempt() if result is None else result
                 now_ns = time.monotonic_ns()
         except ValueError as error:
             raise RingError(f"{error}: path={self.segment.path}; did something else write there?") from error

@@ -17,7 +17,7 @@ NAME = "tailrace.ring._ring"
 SOURCE = Path(__file__).parent
 
 WRITING = range(1, 9)
-"""1 about to reserve, 2 announced, 3 reserved without a head, 4 without a status, 5 WRITING, 6 half, 7 whole, 8 READY."""
+"""1 about to reserve, 2 said so, 3 reserved without a head, 4 without a status, 5 WRITING, 6 half, 7 whole, 8 READY."""
 
 READING = range(9, 14)
 """9 about to take, 10 to give back, 11 to clear, 12 cleared up to the end of the data, 13 about to end the turn."""
