@@ -1,6 +1,7 @@
 """The process that forks senders and receivers for ``ipc_pairs``, so that each starts small, warm and alike.
 
-A line of JSON on the standard input is a measurement to make, a line on the standard output its figures.
+A line of JSON on the standard input is a measurement to make, a line on the standard output its figures. The end of the
+input ends a measurement, too: a signal's exception might be lost in what Python runs around a fork.
 
 Both ends know when a message was due: it needs no stamp, and the sender gives the same bytes every time. An empty
 message ends the warm-up, and another one the rest.
@@ -197,7 +198,9 @@ def _outcome(result: Connection, processes: list[Any], task: Task) -> dict[str, 
             left = deadline - time.monotonic()
             if left <= 0:
                 return {"error": "too slow"}
-            for ended in multiprocessing.connection.wait([result, *waiting], left):
+            for ended in multiprocessing.connection.wait([result, sys.stdin, *waiting], left):  # type: ignore[list-item]
+                if ended is sys.stdin:  # nobody asks before there is an answer: it is the end
+                    sys.exit(1)
                 if ended in waiting:
                     process = waiting.pop(ended)
                     process.join()  # it is about to end: its code may still be on the way
@@ -215,7 +218,6 @@ def _outcome(result: Connection, processes: list[Any], task: Task) -> dict[str, 
 def main() -> None:
     if importlib.util.find_spec("zmq") is not None:
         import zmq  # noqa: F401  # once, and not in every child
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing is left behind
     gc.collect()
     gc.freeze()
     for line in sys.stdin:

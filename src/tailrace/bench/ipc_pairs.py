@@ -39,9 +39,8 @@ class Pairs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()
         try:
-            self._process.communicate(timeout=END_S)
+            self._process.communicate(timeout=END_S)  # closes its input, which ends it
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
