@@ -1,7 +1,7 @@
 # Every target sets up what it needs: `make demo` works as the first command on a fresh clone.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench sim clean java
+.PHONY: help setup demo test check bench sim stress clean java
 
 # The newest Python that runs (a pyenv shim may exist and still refuse). Another one: make PYTHON=/path/to/python3 …
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
@@ -13,6 +13,7 @@ PIP := $(BIN)/python -m pip -q --disable-pip-version-check install
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
 SEEDS ?= 10000
+SECONDS ?= 300
 
 JAVA_NEEDED := 17
 JAVA_VERSION = "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p'
@@ -39,6 +40,9 @@ bench: java $(DEV) $(BENCH) ## throughput and latency of the engine on a local S
 
 sim: $(DEV) ## the engine's core under simulated faults: SEEDS=10000 histories
 	@$(BIN)/python -m tailrace.sim --seeds $(SEEDS)
+
+stress: $(DEV) ## processes at a ring stopped and killed at random, every record accounted for: SECONDS=300
+	@$(BIN)/python -m tailrace.ring.stress --seconds $(SECONDS)
 
 clean: ## remove .venv, caches and build products
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

@@ -244,7 +244,7 @@ READ_BY_THE_DEAD = {11, 12}  # given back: the others have nothing more to do wi
 
 @pytest.mark.parametrize("step", stepped.READING)
 def test_a_stopped_consumer(shared: SharedRing, child: NewChild, step: int) -> None:
-    """With the turn it holds up the others, who do not wait longer than they want; nothing comes twice or not at all."""
+    """With the turn it holds up the others, who wait no longer than they want; each record comes once."""
     words = [str(number) for number in range(10)]
     put(shared, *words)
     consumer = child(shared).stopped_in("get", step)
@@ -270,7 +270,7 @@ def test_a_killed_consumer(shared: SharedRing, child: NewChild, step: int) -> No
 
 @pytest.mark.parametrize("step", [11, 12])
 def test_a_consumer_killed_while_clearing_across_the_end(shared: SharedRing, child: NewChild, step: int) -> None:
-    """It holds a record at the end of the data and is given back one at the beginning first: both are cleared at once."""
+    """What is given back begins before the end of the data and ends after its beginning."""
     leave_before_the_end(shared, 10_000)
     slow = child(shared).stopped_in("put end 3000", 5)
     put(shared, "z" * 20_000)

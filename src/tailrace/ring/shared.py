@@ -55,7 +55,7 @@ class SharedRing(RingEnd[Shared]):
         found: list[tuple[int, bytes]] = []
         for target, payload in self.get_many(limit, timeout_s):
             if target & layout.BATCH:
-                found.extend((target & ~layout.BATCH, part) for part in _split(payload))
+                found.extend((target & ~layout.BATCH, part) for part in split_batch(payload))
             else:
                 found.append((target, payload))
         return found
@@ -79,7 +79,8 @@ class SharedRing(RingEnd[Shared]):
         super().detach()
 
 
-def _split(payload: bytes) -> list[bytes]:
+def split_batch(payload: bytes) -> list[bytes]:
+    """The payloads of a batch."""
     parts, position = [], 0
     while position < len(payload):
         head = payload[position : position + _LENGTH.size].ljust(_LENGTH.size, b"\xff")
