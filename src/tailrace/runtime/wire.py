@@ -47,19 +47,19 @@ class FrameReader:
 
     def feed(self, data: bytes) -> Iterator[tuple[int, int, memoryview]]:
         """The frames that these bytes complete, as (kind, number, payload)."""
+        whole: bytes | bytearray = data
         if self._buffer:
             self._buffer += data
-            data = bytes(self._buffer) if self._complete() else b""
-            if not data:
+            if not self._complete():
                 return
-            self._buffer.clear()
-        view = memoryview(data)
+            whole, self._buffer = self._buffer, bytearray()  # handed on as it is: a copy would cost what it holds
+        view = memoryview(whole)
         position = 0
-        while len(data) - position >= HEADER.size:
-            length, kind, number = HEADER.unpack_from(data, position)
+        while len(whole) - position >= HEADER.size:
+            length, kind, number = HEADER.unpack_from(whole, position)
             self._check(length)
             end = position + LENGTH_BYTES + length
-            if end > len(data):
+            if end > len(whole):
                 break
             yield kind, number, view[position + HEADER.size : end]
             position = end
