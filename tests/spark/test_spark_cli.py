@@ -140,3 +140,11 @@ def test_doctor(environment: dict[str, str]) -> None:
     assert done.stdout.startswith("✓ Java: version ")
     assert "✗" not in done.stdout
     assert done.stdout.endswith("\nall is well\n")
+
+
+def test_doctor_on_a_cluster_for_machines(environment: dict[str, str]) -> None:
+    done = tailrace(environment, "doctor", "--master", "local-cluster[3,1,1024]", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert [(executor["id"], executor["ok"]) for executor in found["executors"]] == [(n, True) for n in "012"]
+    assert {check["what"] for check in found["checks"]} == {"Java", "driver", "PySpark", "session", "slots"}

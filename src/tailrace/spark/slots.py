@@ -26,6 +26,13 @@ def total_slots(master: str, conf: Mapping[str, str], processors: int) -> int | 
     return None if executors is None else executors.number * int(executors.cores / cpus)
 
 
+def executors_wanted(master: str, conf: Mapping[str, str]) -> int | None:
+    """How many executors the application has asked for; None where that is left to the cluster."""
+    standalone = master.startswith("spark://") and "spark.executor.cores" not in conf
+    executors = None if standalone else _executors(master, conf, 1)
+    return None if executors is None else executors.number
+
+
 class _Executors(NamedTuple):
     """All alike. A task runs within one: cores that are left over in several do not make up a slot."""
 
