@@ -199,7 +199,10 @@ def _attend(handle: Run, json_out: TextIO | None) -> int:
     from tailrace.demo import attend
 
     console = Console(stderr=json_out is not None)
-    show = partial(watch, handle, console=console) if json_out is None else partial(_write_json, handle, json_out)
+    if json_out is None:
+        show = partial(watch, handle, console=console, summary_follows=True)
+    else:
+        show = partial(_write_json, handle, json_out)
     ending = attend(handle, show, console)
     if json_out is not None and ending != "ended":
         _write_json(handle, json_out)

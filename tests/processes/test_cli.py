@@ -389,6 +389,7 @@ def test_demo_really(tmp_path: Path) -> None:
     expected = sum(len(demo.split_words(demo.sentence(number))) for number in range(4 * demo.RATE))
     assert done.stdout.splitlines()[-1] == f"check: {expected:,} rows, each exactly once ({4 * demo.RATE} sentences)"
     assert re.search(r"^kill -9 \d+: worker 1 is gone, and with it .*look_up/", done.stdout, re.MULTILINE)
+    assert "is gone" not in done.stderr, "the run says the same in its own words"
     assert re.search(
         r"^worker 1 is back as process \d+; what was under way is emitted again$", done.stdout, re.MULTILINE
     )

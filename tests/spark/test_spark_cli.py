@@ -129,6 +129,7 @@ def test_demo(tmp_path: Path, environment: dict[str, str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "on 2 workers, each a task of a local Spark" in done.stdout
     assert re.search(r"^kill -9 \d+: worker 1 is gone", done.stdout, re.MULTILINE)
+    assert "is gone" not in done.stderr, "the run says the same in its own words"
     assert re.search(r"^check: [\d,]+ rows, each exactly once \(600 sentences\)$", done.stdout, re.MULTILINE)
     assert not STACK_TRACE.search(done.stdout + done.stderr)
     assert demo.judge(tmp_path / "out", 4 * demo.RATE).ok

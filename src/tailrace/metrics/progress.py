@@ -19,7 +19,7 @@ from tailrace.metrics.histogram import Histogram
 Progress = dict[str, Any]
 
 SOURCE_ROLE = "source"
-RUNNING, STARTING, STOPPED = "running", "starting", "stopped"
+RUNNING, STARTING, STOPPED, FINISHED = "running", "starting", "stopped", "finished"
 _PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
