@@ -22,6 +22,7 @@ from tailrace.errors import ProtocolError, TailraceError
 from tailrace.runtime.auth import dial
 from tailrace.runtime.control import Bootstrap, ControlLine
 from tailrace.runtime.host import Exited
+from tailrace.spark.interrupts import spare, spare_no_more
 from tailrace.spark.jobs import Jobs
 from tailrace.spark.slots import HELD
 from tailrace.spark.task import SCHEMA, entry
@@ -55,6 +56,7 @@ class SparkHost:
         self._threads: dict[tuple[int, int], threading.Thread] = {}
         self._closed = False
         self._lock = threading.Lock()
+        spare(self._context, self._jobs)
 
     def start(self, bootstrap: Bootstrap, exited: Exited) -> None:
         place = (bootstrap.worker, bootstrap.epoch)
@@ -116,6 +118,7 @@ class SparkHost:
                 self._jobs.cancel(worker, epoch)
             wait_for(lambda: not self._threads, CLOSE_S)
         wait_for(lambda: not self._jobs.tasks_left(), CLOSE_S)
+        spare_no_more(self._context, self._jobs)
         HELD.give_back(self._application, self._slots)
 
 

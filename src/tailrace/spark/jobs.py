@@ -43,6 +43,13 @@ class Jobs:
             self._places -= over
         return over != places
 
+    def ids(self) -> set[int]:
+        """Of the jobs that may not be over, as Spark numbers them."""
+        with self._lock:
+            places = set(self._places)
+        tracker = self._context.statusTracker()
+        return {job for place in places for job in tracker.getJobIdsForGroup(self.group(*place))}
+
     def _is_over(self, group: str) -> bool:
         """By Spark's books, which may leave out the tasks of a job that runs, but not of one that has ended."""
         try:
