@@ -78,6 +78,11 @@ def numbers(folder: Path) -> list[int]:
     return sorted(json.loads(line)["n"] for line in lines)
 
 
+def readers(folder: Path) -> set[int]:
+    """Those of the two of which there are rows."""
+    return {n % 2 for n in numbers(folder)}
+
+
 def tailrace(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*TAILRACE, *arguments], capture_output=True, text=True, timeout=150, env=environment)
 
@@ -109,8 +114,9 @@ def test_ctrl_c_drains(tmp_path: Path, environment: dict[str, str]) -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     ) as process:
         try:
-            wait_until(lambda: process.poll() is not None or numbers(tmp_path), 100, "rows")
-            os.killpg(process.pid, signal.SIGINT)
+            wait_until(lambda: process.poll() is not None or readers(tmp_path) == {0, 1}, 100, "rows of both readers")
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)
             out, error = process.communicate(timeout=60)
         finally:
             process.kill()
