@@ -52,31 +52,28 @@ def rows_in(folder: Path) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
 def test_killed_and_started_again(mark: str, tmp_path: Path) -> None:
-    rows, out = 9000, tmp_path / "out"
+    """However late the kill comes there is more to read; the last run ends somewhat beyond what the others wrote."""
+    out, checkpoint = tmp_path / "out", str(tmp_path / "checkpoint")
     for attempt in range(1, 4):
-        with Script(tmp_path, SCRIPT, str(out), str(tmp_path / "checkpoint"), str(rows), "500") as driver:
+        with Script(tmp_path, SCRIPT, str(out), checkpoint, "10000000", "500") as driver:
             pids = json.loads(driver.line_with("pids").partition(" ")[2])
             driver.line_with("reached")
             all_of_them = processes_with(MARK, mark)
-            assert set(pids) <= set(all_of_them)
-            ports = [port for pid in all_of_them for port in listening_ports(pid)]
-            assert ports
+            assert not set(pids).isdisjoint(all_of_them)
+            assert any(listening_ports(pid) for pid in all_of_them)
             driver.kill()
             took = seconds_until_gone(all_of_them, GONE_S)
             print(f"attempt {attempt}: all gone {took:.1f} s after kill -9 of the driver")
         assert not processes_with(MARK, mark)
-        assert_prefixes_of_some(rows_in(out))
-    with Script(tmp_path, SCRIPT, str(out), str(tmp_path / "checkpoint"), str(rows), "0") as driver:
+        found = rows_in(out)
+        assert len(found) == len(set(found)), "a row is there twice"
+    rows = max(found) + 500
+    with Script(tmp_path, SCRIPT, str(out), checkpoint, str(rows), "0") as driver:
         driver.line_with("done")
         driver.end()
     assert_same_rows(rows_in(out), range(rows))
     seconds_until_gone(processes_with(MARK, mark), GONE_S)
-
-
-def assert_prefixes_of_some(numbers: list[int]) -> None:
-    assert len(numbers) == len(set(numbers)), "a row is there twice"
 
 
 @pytest.mark.slow
