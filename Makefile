@@ -60,13 +60,14 @@ $(BIN)/python:
 java:
 	@version=$$($(JAVA_VERSION)); test "$${version:-0}" -ge $(JAVA_NEEDED) && exit 0; \
 	if test -z "$$JAVA_HOME" && test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
-		echo "installing a Java runtime"; export DEBIAN_FRONTEND=noninteractive; \
+		why=; echo "installing a Java runtime"; export DEBIAN_FRONTEND=noninteractive; \
 		apt-get -qq update >/dev/null; \
 		for package in openjdk-$(JAVA_NEEDED)-jre-headless default-jre-headless; do \
-			apt-get -qq install --no-install-recommends $$package >/dev/null 2>&1 && break; done; \
+			why=$$(apt-get -qq install --no-install-recommends $$package 2>&1 >/dev/null) && why= && break; done; \
 	fi; \
 	version=$$($(JAVA_VERSION)); test "$${version:-0}" -ge $(JAVA_NEEDED) || \
-		{ echo "make: Spark needs Java $(JAVA_NEEDED) or later, and $${JAVA_HOME:-PATH} has $${version:-none}; install a headless JRE," \
+		{ test -z "$$why" || echo "$$why" >&2; \
+		echo "make: Spark needs Java $(JAVA_NEEDED) or later, and $${JAVA_HOME:-PATH} has $${version:-none}; install a headless JRE," \
 			"such as openjdk-$(JAVA_NEEDED)-jre-headless, or point JAVA_HOME to one" >&2; exit 1; }
 
 # C sources are compiled at installation, hence prerequisites. The interpreter is an order-only prerequisite: it is a link to a file that is older than anything here.

@@ -200,7 +200,10 @@ def _attend(handle: Run, json_out: TextIO | None) -> int:
     from tailrace.demo import attend
 
     console = Console(stderr=json_out is not None)
-    show = partial(watch, handle, console=console) if json_out is None else partial(_write_json, handle, json_out)
+    if json_out is None:
+        show = partial(watch, handle, console=console, summary_follows=True)
+    else:
+        show = partial(_write_json, handle, json_out)
     ending = attend(handle, show, console)
     if json_out is not None and ending != "ended":
         _write_json(handle, json_out)
@@ -255,42 +258,39 @@ def _metrics(handle: Run, port: int) -> Iterator[None]:
 @main.command()
 @master_option
 @conf_option
-def doctor(master: str | None, conf: Conf) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: all checks, and a list of all executors.")
+def doctor(master: str | None, conf: Conf, as_json: bool) -> None:
     """Check that topologies can run here: Java, Spark, and every executor.
 
     \b
       tailrace doctor
       tailrace doctor --master spark://host:7077 --conf spark.executor.memory=2g
+      tailrace doctor --json | jq '.executors[] | select(.ok | not)'
 
     Exit code 1 if anything is wrong.
     """
-    from tailrace.spark.doctor import check_java
+    diagnosis = _diagnose(master, conf)
+    if as_json:
+        click.echo(json.dumps(diagnosis.to_json(), indent=2))
+    else:
+        for finding in diagnosis:
+            mark = click.style("✓", fg="green") if finding.ok else click.style("✗", fg="red", bold=True)
+            click.echo(f"{mark} {finding.what}: {finding.detail}")
+        click.echo("\nall is well" if diagnosis.ok else "\nnot everything is well: see ✗ above")
+    sys.exit(0 if diagnosis.ok else 1)
+
+
+def _diagnose(master: str | None, conf: Conf) -> Any:
+    from tailrace.spark.doctor import Diagnosis, Finding, check_java, examine
 
     java = check_java()
+    if not java.ok:
+        return Diagnosis([java], [])  # there can be no session
     try:
-        good = _examine(master, conf) if java.ok else _tell(java)
+        with _session("spark", master, conf, slots=None) as spark:
+            return examine(spark)
     except TailraceError as error:
-        good = _tell_of(False, "Spark session", str(error))
-    click.echo("\nall is well" if good else "\nnot everything is well: see ✗ above")
-    sys.exit(0 if good else 1)
-
-
-def _examine(master: str | None, conf: Conf) -> bool:
-    from tailrace.spark.doctor import examine
-
-    with _session("spark", master, conf, slots=None) as spark:
-        told = [_tell(finding) for finding in examine(spark)]
-    return all(told)
-
-
-def _tell(finding: Any) -> bool:
-    return _tell_of(finding.ok, finding.what, finding.detail)
-
-
-def _tell_of(ok: bool, what: str, detail: str) -> bool:
-    mark = click.style("✓", fg="green") if ok else click.style("✗", fg="red", bold=True)
-    click.echo(f"{mark} {what}" + (f": {detail}" if detail else ""))
-    return ok
+        return Diagnosis([java, Finding(False, "session", str(error))], [])
 
 
 # -- demo

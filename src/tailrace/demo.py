@@ -7,6 +7,7 @@ to the output files alone, and the engine is not asked.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import tempfile
@@ -22,6 +23,7 @@ from random import Random
 from typing import Any, Literal, NamedTuple
 
 from rich.console import Console
+from rich.text import Text
 
 from tailrace import Run, Topology, at_rate, fields, to_jsonl
 from tailrace.dashboard import render_summary, watch
@@ -149,7 +151,6 @@ class Killer(threading.Thread):
         self._after_s = after_s
         self._console = console
         self._cancelled = threading.Event()
-        self.killed = False
 
     def cancel(self) -> None:
         self._cancelled.set()
@@ -164,20 +165,38 @@ class Killer(threading.Thread):
             return
         victim = 1 if 1 in pids else min(pids)
         lost = _tasks_on(victim, self._run.lastProgress)
-        os.kill(pids[victim], signal.SIGKILL)
-        self.killed = True
-        self._say(f"kill -9 {pids[victim]}: worker {victim} is gone, and with it {lost}", "bold red")
+        with _said_once(f"worker {victim} is gone"):
+            os.kill(pids[victim], signal.SIGKILL)
+            say(self._console, f"kill -9 {pids[victim]}: worker {victim} is gone, and with it {lost}", "bold red")
+            self._await_return(victim)
+
+    def _await_return(self, victim: int) -> None:
         while not self._cancelled.wait(0.05):
             progress = self._run.lastProgress
             if progress is not None and progress["recoveries"] and _all_running(progress):
                 pid = progress["workers"][victim]["pid"]
-                self._say(
-                    f"worker {victim} is back as process {pid}; what was under way is emitted again", "bold green"
-                )
+                back = f"worker {victim} is back as process {pid}; what was under way is emitted again"
+                say(self._console, back, "bold green")
                 return
 
-    def _say(self, text: str, style: str) -> None:
-        self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+@contextmanager
+def _said_once(words: str) -> Iterator[None]:
+    """Keeps the run from logging, the first time, what begins with these words: they were said in a better way."""
+    left = [words]
+
+    def keep(record: logging.LogRecord) -> bool:
+        unsaid = bool(left) and record.getMessage().startswith(left[0])
+        if unsaid:
+            left.clear()
+        return not unsaid
+
+    logger = logging.getLogger("tailrace")
+    logger.addFilter(keep)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keep)
 
 
 def _all_running(progress: dict[str, Any]) -> bool:
@@ -209,7 +228,7 @@ def run_demo(seconds: float, workers: int, kill: bool, out: Path | None, console
         killer = Killer(run, seconds / 2, console)
         if kill:
             killer.start()
-        ending = attend(run, lambda: watch(run, INTERVAL_S, console), console)
+        ending = attend(run, lambda: watch(run, INTERVAL_S, console, summary_follows=True), console)
         if kill:
             killer.cancel()
         error = run.exception()
@@ -242,14 +261,19 @@ def _conclude(run: Run, verdict: Verdict, interrupted: bool, out: Path | None, c
     progress = run.lastProgress
     assert progress is not None  # there is one at the latest when a run has ended
     _print(console, f"\n{render_summary(progress)}\n")
+    if progress["recoveries"]:
+        dropped = progress["duplicatesDropped"]
+        _print(
+            console, f"what the loss cut short was emitted and counted again; sinks dropped {dropped:,} rows they had"
+        )
     if progress["stateLost"]:
         lost = ", ".join(progress["stateLost"])
-        _print(console, f"state of {lost} is kept in memory only: a task that moves begins to count anew")
+        _print(console, f"state is kept in memory only: a task of {lost} began to count anew")
     words = ", ".join(f"{word} {count:,}" for word, count in verdict.most_frequent)
     _print(console, f"most frequent, counted from the files: {words or 'nothing'}")
     _print(console, f"files: {out}" if out else "files: in a temporary folder, removed now; --out DIR keeps them")
     style = "bold green" if verdict.ok else "bold red"
-    console.print(f"check: {verdict} ({verdict.sentences:,} sentences)", style=style, highlight=False)
+    say(console, f"check: {verdict} ({verdict.sentences:,} sentences)", style)
     if interrupted:
         return 130
     return 0 if verdict.ok else 1
@@ -262,6 +286,11 @@ def _folder(out: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="tailrace-demo-") as name:
         yield Path(name)
+
+
+def say(console: Console, words: str, style: str) -> None:
+    """In colour, which belongs to the words: given to the console, it would colour the live table below as well."""
+    console.print(Text(words, style), soft_wrap=True)
 
 
 def _print(console: Console, text: str) -> None:

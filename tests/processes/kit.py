@@ -134,12 +134,16 @@ class Script:
 
     def line_with(self, word: str) -> str:
         """Read on until a line holds ``word``."""
+        return self.lines_to(word)[-1]
+
+    def lines_to(self, word: str) -> list[str]:
+        """Read on until a line holds ``word``. Returns all lines up to it."""
         assert self.process.stdout is not None
         seen = []
         for line in self.process.stdout:
             seen.append(line)
             if word in line:
-                return line
+                return seen
         raise AssertionError(f"the driver never said {word!r}: output={''.join(seen)}")
 
     def end(self, timeout_s: float = 60) -> str:

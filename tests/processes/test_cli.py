@@ -361,11 +361,13 @@ def test_doctor_tells_what_is_wrong(monkeypatch: pytest.MonkeyPatch, ok: bool) -
 
     findings = [doctor.Finding(True, "Java", "version 17"), doctor.Finding(ok, "slots", "4 of 4 free")]
     monkeypatch.setattr(doctor, "check_java", lambda: findings[0])
-    monkeypatch.setattr(doctor, "examine", lambda spark: findings)
+    monkeypatch.setattr(doctor, "examine", lambda spark: doctor.Diagnosis(findings, []))
     monkeypatch.setattr(cli, "_session", no_session)
     result = invoke("doctor")
     assert result.exit_code == (0 if ok else 1)
     assert f"✓ Java: version 17\n{'✓' if ok else '✗'} slots: 4 of 4 free\n" in result.output
+    found = json.loads(invoke("doctor", "--json").stdout)
+    assert (found["ok"], found["executors"], [check["ok"] for check in found["checks"]]) == (ok, [], [True, ok])
 
 
 def test_doctor_without_java_starts_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,6 +375,7 @@ def test_doctor_without_java_starts_no_spark(monkeypatch: pytest.MonkeyPatch) ->
     result = invoke("doctor")
     assert result.exit_code == 1
     assert "✗ Java: no Java found: JAVA_HOME=/nowhere;" in result.output
+    assert json.loads(invoke("doctor", "--json").stdout)["ok"] is False
 
 
 # --- demo
@@ -386,6 +389,7 @@ def test_demo_really(tmp_path: Path) -> None:
     expected = sum(len(demo.split_words(demo.sentence(number))) for number in range(4 * demo.RATE))
     assert done.stdout.splitlines()[-1] == f"check: {expected:,} rows, each exactly once ({4 * demo.RATE} sentences)"
     assert re.search(r"^kill -9 \d+: worker 1 is gone, and with it .*look_up/", done.stdout, re.MULTILINE)
+    assert "is gone" not in done.stderr, "the run says the same in its own words"
     assert re.search(
         r"^worker 1 is back as process \d+; what was under way is emitted again$", done.stdout, re.MULTILINE
     )

@@ -6,7 +6,7 @@ import re
 import urllib.request
 from itertools import pairwise
 
-from kit import kill, row, running, stop
+from kit import homes, kill, row, running, stop
 
 import tailrace as tr
 from tailrace.metrics.prometheus import MetricsServer, serve_metrics
@@ -14,7 +14,7 @@ from tailrace.testing.processes import wait_until
 
 PER_SECOND = 500
 ENDLESS = 10_000_000
-GROWS = re.compile(r"^(\S+(?:_total|_count|_bucket)\S*) (\S+)$", re.MULTILINE)
+GROWS = re.compile(r"^(\w+(?:_total|_count|_sum|_bucket)(?:{.*})?) (\S+)$", re.MULTILINE)
 
 
 def scrape(server: MetricsServer) -> str:
@@ -33,29 +33,63 @@ def number(text: str, name: str, labels: str = "") -> float:
     return sum(float(value) for own, value in found if labels in own)
 
 
-def test_a_run_is_scraped_through_a_kill_to_its_end() -> None:
+def buckets(text: str, name: str) -> list[tuple[float, float]]:
+    """``(bound, at or below it)``, ascending."""
+    found = re.findall(rf'^{name}_bucket\{{.*le="(\S+)"\}} (\S+)$', text, re.MULTILINE)
+    return [(float(bound), float(count)) for bound, count in found]
+
+
+def check_histogram(text: str, name: str) -> None:
+    """The sum lies between what it would be with every root at the lower end of its bucket and at the upper."""
+    found = buckets(text, name)
+    counts = [count for _, count in found]
+    assert counts == sorted(counts)
+    assert found[-1] == (float("inf"), number(text, f"{name}_count"))
+    at_least = sum((after - before) * low * 31 / 32 for (low, before), (_, after) in pairwise(found))
+    at_most = found[0][0] * counts[0] + sum((b - a) * high for (_, a), (high, b) in pairwise(found) if b > a)
+    assert at_least <= number(text, f"{name}_sum") <= at_most
+
+
+class Scrapes:
+    """All that were taken of a run, in order."""
+
+    def __init__(self, server: MetricsServer) -> None:
+        self._server = server
+        self.texts: list[str] = []
+
+    def seen(self, name: str, labels: str = "") -> float:
+        """A number as of now."""
+        self.texts.append(scrape(self._server))
+        return number(self.texts[-1], name, labels)
+
+    def through_a_kill(self, run: tr.Run, worker: int, task: int) -> None:
+        """Until a task of the worker has counted, died, and its successor has reported counts of its own."""
+        rows = f'operator="row",task="{task}",worker="{worker}"'
+        wait_until(lambda: self.seen("tailrace_received_total", rows) > 0, 20, "tuples")
+        kill(run, worker)
+        before = self.seen("tailrace_received_total", rows)
+        wait_until(lambda: self.seen("tailrace_worker_restarts_total", f'worker="{worker}"') == 1, 20, "a restart")
+        wait_until(lambda: self.seen("tailrace_worker_up") == 2, 20, "both workers to be up")
+        wait_until(lambda: self.seen("tailrace_received_total", rows) > before, 20, "the successor's counts")
+
+
+def test_nothing_steps_back_though_every_worker_dies() -> None:
     topology = tr.Topology("scraped")
     numbers = topology.source("numbers", tr.at_rate(range(ENDLESS), PER_SECOND))
     numbers.map("row", row, tasks=2).sink("out", tr.to_list())
     with running(topology, workers=2) as run, serve_metrics(run, 0) as server:
-        scrapes = []
-
-        def seen(name: str, labels: str = "") -> float:
-            scrapes.append(scrape(server))
-            return number(scrapes[-1], name, labels)
-
-        wait_until(lambda: seen("tailrace_received_total", 'operator="row"') > 0, 20, "tuples")
-        wait_until(lambda: seen("tailrace_worker_up") == 2, 20, "both workers to be up")
-        kill(run, 1)
-        wait_until(lambda: seen("tailrace_worker_restarts_total", 'worker="1"') == 1, 20, "a restart")
-        wait_until(lambda: seen("tailrace_recoveries_total") >= 1, 20, "a recovery")
+        scrapes = Scrapes(server)
+        for task, worker in enumerate(homes(topology, 2, "row")):
+            scrapes.through_a_kill(run, worker, task)
+        assert scrapes.seen("tailrace_recoveries_total") >= 2
         progress = stop(run)
-        assert seen("tailrace_run_active") == 0
-        assert seen("tailrace_roots_durable_total") == progress["durable"] > 0
-        assert seen("tailrace_roots_pending") == 0
-        assert seen("tailrace_complete_latency_seconds_count") == progress["latencyMs"]["complete"]["count"]
-        assert seen("tailrace_busy_seconds_total", 'operator="row"') > 0
-    values = [growing(text) for text in scrapes]
-    for earlier, later in pairwise(values):
-        shrunk = [name for name, value in earlier.items() if "histogram" not in name and later.get(name, -1) < value]
+        assert scrapes.seen("tailrace_run_active") == 0
+        assert scrapes.seen("tailrace_roots_durable_total") == progress["durable"] > 0
+        assert scrapes.seen("tailrace_roots_pending") == 0
+        assert scrapes.seen("tailrace_complete_latency_seconds_count") == progress["latencyMs"]["complete"]["count"]
+        assert scrapes.seen("tailrace_busy_seconds_total", 'operator="row"') > 0
+    check_histogram(scrapes.texts[-1], "tailrace_complete_latency_histogram_seconds")
+    check_histogram(scrapes.texts[-1], "tailrace_durable_latency_histogram_seconds")
+    for earlier, later in pairwise(map(growing, scrapes.texts)):
+        shrunk = [name for name, value in earlier.items() if later.get(name, -1) < value]
         assert not shrunk, shrunk

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.metrics.coarse import MOST_BUCKETS, coarse_buckets
+from tailrace.metrics.cumulative import cumulative_counts
 from tailrace.metrics.histogram import (
     LARGEST_VALUE,
     SUB_BUCKETS,
@@ -113,3 +114,22 @@ def test_coarse_buckets_count_every_value_at_or_below_their_bound(values: list[i
         below += count
         assert below <= sum(value <= upper for value in values)
         assert below >= sum(value + value // SUB_BUCKETS <= upper for value in values)
+
+
+BOUNDS = st.lists(VALUE, max_size=10).map(sorted)
+
+
+@given(VALUES, BOUNDS)
+def test_cumulative_counts_are_exact_to_a_32nd_of_the_bound(values: list[int], bounds: list[int]) -> None:
+    for bound, count in zip(bounds, cumulative_counts(Histogram.of(values), bounds), strict=True):
+        surely = sum(value + value // SUB_BUCKETS < bound for value in values)
+        assert surely <= count <= sum(value <= bound for value in values)
+
+
+@given(VALUES, VALUES, BOUNDS)
+def test_cumulative_counts_only_grow_and_add_up(first: list[int], second: list[int], bounds: list[int]) -> None:
+    """Adding up is more than growing: what a value counts under does not depend on the others."""
+    apart = zip(*(cumulative_counts(Histogram.of(values), bounds) for values in (first, second)), strict=True)
+    together = cumulative_counts(Histogram.of(first + second), bounds)
+    assert together == [sum(pair) for pair in apart]
+    assert together == sorted(together)

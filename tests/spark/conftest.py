@@ -44,3 +44,13 @@ def sessions() -> Iterator[Sessions]:
 def spark(sessions: Sessions) -> SparkSession:
     """On this machine, with four slots."""
     return sessions.get(MASTER)
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The mark of this test's processes, for tests whose driver is a script."""
+    value = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, value)
+    yield value
+    for pid in processes_with(MARK, value):
+        os.kill(pid, signal.SIGKILL)

@@ -29,6 +29,21 @@ from kit import row, slowly
 """
 """How a driver script begins."""
 
+OWN_SESSION = (
+    DRIVER
+    + """
+import os, signal, threading
+from pyspark.sql import SparkSession
+os.environ["PYSPARK_PYTHON"] = sys.executable
+builder = SparkSession.builder.master("local[4]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.ui.showConsoleProgress", "false")
+builder = builder.config("spark.python.task.killTimeout", "100ms")
+spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+"""
+)
+"""How one begins whose session is the user's own."""
+
 
 class Sessions:
     """A process can have one Spark context at a time: whoever asks for another master ends the one before."""

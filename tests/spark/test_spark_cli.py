@@ -78,6 +78,11 @@ def numbers(folder: Path) -> list[int]:
     return sorted(json.loads(line)["n"] for line in lines)
 
 
+def readers(folder: Path) -> set[int]:
+    """Those of the two of which there are rows."""
+    return {n % 2 for n in numbers(folder)}
+
+
 def tailrace(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*TAILRACE, *arguments], capture_output=True, text=True, timeout=150, env=environment)
 
@@ -109,8 +114,9 @@ def test_ctrl_c_drains(tmp_path: Path, environment: dict[str, str]) -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     ) as process:
         try:
-            wait_until(lambda: process.poll() is not None or numbers(tmp_path), 100, "rows")
-            os.killpg(process.pid, signal.SIGINT)
+            wait_until(lambda: process.poll() is not None or readers(tmp_path) == {0, 1}, 100, "rows of both readers")
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)
             out, error = process.communicate(timeout=60)
         finally:
             process.kill()
@@ -129,6 +135,7 @@ def test_demo(tmp_path: Path, environment: dict[str, str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "on 2 workers, each a task of a local Spark" in done.stdout
     assert re.search(r"^kill -9 \d+: worker 1 is gone", done.stdout, re.MULTILINE)
+    assert "is gone" not in done.stderr, "the run says the same in its own words"
     assert re.search(r"^check: [\d,]+ rows, each exactly once \(600 sentences\)$", done.stdout, re.MULTILINE)
     assert not STACK_TRACE.search(done.stdout + done.stderr)
     assert demo.judge(tmp_path / "out", 4 * demo.RATE).ok
@@ -140,3 +147,11 @@ def test_doctor(environment: dict[str, str]) -> None:
     assert done.stdout.startswith("✓ Java: version ")
     assert "✗" not in done.stdout
     assert done.stdout.endswith("\nall is well\n")
+
+
+def test_doctor_on_a_cluster_for_machines(environment: dict[str, str]) -> None:
+    done = tailrace(environment, "doctor", "--master", "local-cluster[3,1,1024]", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert [(executor["id"], executor["ok"]) for executor in found["executors"]] == [(n, True) for n in "012"]
+    assert {check["what"] for check in found["checks"]} == {"Java", "driver", "PySpark", "session", "slots"}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,14 +44,7 @@ spark.stop()
 )
 
 
-@pytest.fixture(autouse=True)
-def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The mark of this test's processes."""
-    value = uuid.uuid4().hex
-    monkeypatch.setenv(MARK, value)
-    yield value
-    for pid in processes_with(MARK, value):
-        os.kill(pid, signal.SIGKILL)
+pytestmark = pytest.mark.usefixtures("mark")
 
 
 def rows_in(folder: Path) -> list[int]:
@@ -61,31 +52,28 @@ def rows_in(folder: Path) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
 def test_killed_and_started_again(mark: str, tmp_path: Path) -> None:
-    rows, out = 9000, tmp_path / "out"
+    """However late the kill comes there is more to read; the last run ends somewhat beyond what the others wrote."""
+    out, checkpoint = tmp_path / "out", str(tmp_path / "checkpoint")
     for attempt in range(1, 4):
-        with Script(tmp_path, SCRIPT, str(out), str(tmp_path / "checkpoint"), str(rows), "500") as driver:
+        with Script(tmp_path, SCRIPT, str(out), checkpoint, "10000000", "500") as driver:
             pids = json.loads(driver.line_with("pids").partition(" ")[2])
             driver.line_with("reached")
             all_of_them = processes_with(MARK, mark)
-            assert set(pids) <= set(all_of_them)
-            ports = [port for pid in all_of_them for port in listening_ports(pid)]
-            assert ports
+            assert not set(pids).isdisjoint(all_of_them)
+            assert any(listening_ports(pid) for pid in all_of_them)
             driver.kill()
             took = seconds_until_gone(all_of_them, GONE_S)
             print(f"attempt {attempt}: all gone {took:.1f} s after kill -9 of the driver")
         assert not processes_with(MARK, mark)
-        assert_prefixes_of_some(rows_in(out))
-    with Script(tmp_path, SCRIPT, str(out), str(tmp_path / "checkpoint"), str(rows), "0") as driver:
+        found = rows_in(out)
+        assert len(found) == len(set(found)), "a row is there twice"
+    rows = max(found) + 500
+    with Script(tmp_path, SCRIPT, str(out), checkpoint, str(rows), "0") as driver:
         driver.line_with("done")
         driver.end()
     assert_same_rows(rows_in(out), range(rows))
     seconds_until_gone(processes_with(MARK, mark), GONE_S)
-
-
-def assert_prefixes_of_some(numbers: list[int]) -> None:
-    assert len(numbers) == len(set(numbers)), "a row is there twice"
 
 
 @pytest.mark.slow
@@ -107,7 +95,7 @@ def test_ctrl_c_drains(mark: str, tmp_path: Path) -> None:
 
 
 def test_a_local_session_is_quiet(mark: str, tmp_path: Path) -> None:
-    """A worker that is killed floods no terminal."""
+    """A worker that is killed is told of in one line, and nothing else is."""
     source = DRIVER + (
         "import os, signal\n"
         "spark = local_session()\n"
@@ -126,8 +114,9 @@ def test_a_local_session_is_quiet(mark: str, tmp_path: Path) -> None:
     )
     with Script(tmp_path, source) as driver:
         output = driver.end(90)
-    *news, over = [line for line in output.splitlines() if "incubator modules" not in line]
-    assert over == "over" and len(news) < 4 and all(line.startswith("worker 0 is gone: ") for line in news), output
+    lines = [line for line in output.splitlines() if "incubator modules" not in line]
+    assert len(lines) == 2, output
+    assert lines[0].startswith("worker 0 is gone: ") and lines[1] == "over"
     seconds_until_gone(processes_with(MARK, mark), GONE_S)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kit import assert_prefixes, assert_same_rows, durable, finish, kill, read_jsonl, row, slowly, stop
+from pyspark import StatusTracker
 from pyspark.sql import SparkSession
 from sparkkit import running_on
 
@@ -34,6 +36,11 @@ def forever(name: str = "forever") -> tr.Topology:
     topology = tr.Topology(name)
     topology.source("numbers", tr.at_rate(range(10_000_000), 500)).map("row", row, tasks=2).sink("out", tr.to_list())
     return topology
+
+
+def sleep_long(number: int) -> int:
+    time.sleep(60)
+    return number
 
 
 def fail_at_7(number: int) -> int:
@@ -101,6 +108,25 @@ def test_stop_frees_slots_and_leaves_workers_to_spark(spark: SparkSession, tmp_p
     left = spark.range(0, 8, 1, 8).mapInArrow(report, "interval double, threads long").collect()
     assert {one.interval for one in left} == {0.005}, "Spark's next task runs with the settings of a worker"
     assert max(one.threads for one in left) < 8
+
+
+def test_no_task_outlives_its_run(spark: SparkSession) -> None:
+    """Not even that of a worker which did not leave in time: a session that is stopped next would trip over it."""
+    topology = tr.Topology("stuck")
+    topology.source("numbers", tr.at_rate(range(10_000_000), 500)).map("stuck", sleep_long, tasks=2).sink(
+        "out", tr.to_list()
+    )
+    tracker = spark.sparkContext.statusTracker()
+    with running_on(spark, topology, workers=2, stop_timeout_s=0.2) as run:
+        stages = tracker.getActiveStageIds()
+        assert len(stages) == 2
+        run.stop(timeout=0.1)
+        assert active_tasks(tracker, stages) == 0
+
+
+def active_tasks(tracker: StatusTracker, stages: Iterable[int]) -> int:
+    found = [tracker.getStageInfo(stage) for stage in stages]
+    return sum(stage.numActiveTasks for stage in found if stage is not None)
 
 
 def test_an_error_of_the_user_is_the_runs(spark: SparkSession) -> None:

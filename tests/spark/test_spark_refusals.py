@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import pytest
 import tailrace as tr
 from tailrace.runtime.control import Bootstrap
 from tailrace.runtime.coordinator import LOOPBACK, Place
-from tailrace.spark.doctor import Expected, check_java, examine, judge
+from tailrace.spark.doctor import Diagnosis, Examined, Expected, check_java, examine, judge
 from tailrace.spark.host import hopeless_cause
+from tailrace.spark.probes import Executor, Probed
 from tailrace.spark.run import options_in, place_of
 from tailrace.spark.session import local_session
-from tailrace.spark.slots import Held, is_local, total_slots
+from tailrace.spark.slots import Held, executors_wanted, is_local, total_slots
 from tailrace.spark.task import entry
 
 CONNECT = "Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession?"
@@ -98,9 +100,17 @@ def test_java_home_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("local[*,2]", {"spark.task.cpus": "2"}, 3),
         ("local[2]", {"spark.task.cpus": "0.5"}, 4),
         ("local-cluster[3,2,1024]", {}, 6),
+        ("local-cluster[2,3,1024]", {"spark.task.cpus": "2"}, 2),  # one core of each executor is left over
+        ("local-cluster[3,1,1024]", {"spark.task.cpus": "2"}, 0),
+        ("local-cluster[2,3,1024]", {"spark.executor.cores": "1"}, None),
         ("spark://host:7077", {}, None),
         ("spark://host:7077", {"spark.cores.max": "8"}, 8),
+        ("spark://host:7077", {"spark.cores.max": "8", "spark.task.cpus": "2"}, None),
+        ("spark://host:7077", {"spark.cores.max": "8", "spark.executor.cores": "3"}, 6),
+        ("spark://host:7077", {"spark.cores.max": "8", "spark.executor.cores": "3", "spark.task.cpus": "2"}, 2),
+        ("yarn", {"spark.executor.instances": "3"}, 3),
         ("yarn", {"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
+        ("yarn", {"spark.executor.instances": "3", "spark.executor.cores": "5", "spark.task.cpus": "2"}, 6),
         ("yarn", {"spark.executor.instances": "3", "spark.dynamicAllocation.enabled": "true"}, None),
         ("k8s://https://host", {}, None),
     ],
@@ -195,23 +205,102 @@ def test_what_spark_reports_is_put_in_one_sentence(report: str, expected: str | 
     assert hopeless_cause(report) == expected
 
 
-def test_what_the_doctor_says_of_an_executor() -> None:
-    place, expected = Place("127.0.0.1", "driver-1"), Expected("3.11", "1.0")
-    healthy = {
-        "host": "node-7",
-        "executable": "/py",
-        "python": "3.11.4",
-        "tailrace": "1.0",
-        "pyarrow": "20",
-        "cloudpickle": "3",
-        "unreachable": "",
-    }
-    (fine,) = judge(healthy, place, expected)
-    assert fine.ok and fine.what == "executor on node-7"
-    ill = healthy | {"python": "3.12.1", "tailrace": "", "tailrace_error": "gone", "unreachable": "timed out"}
-    assert [finding.detail for finding in judge(ill, place, expected)] == [
+@pytest.mark.parametrize(
+    ("master", "conf", "expected"),
+    [
+        ("local[4]", {}, 1),
+        ("local-cluster[3,2,1024]", {}, 3),
+        ("spark://host:7077", {"spark.cores.max": "8"}, None),
+        ("spark://host:7077", {"spark.cores.max": "8", "spark.executor.cores": "2"}, 4),
+        ("yarn", {"spark.executor.instances": "3"}, 3),
+        ("yarn", {}, None),
+    ],
+)
+def test_how_many_executors_the_doctor_waits_for(master: str, conf: dict[str, str], expected: int | None) -> None:
+    assert executors_wanted(master, conf) == expected
+
+
+PLACE, EXPECTED = Place("127.0.0.1", "driver-1"), Expected("3.11", "1.0")
+HEALTHY = {
+    "host": "vm",
+    "java": "17.0.1",
+    "executable": sys.executable,
+    "python": "3.11.4",
+    "tailrace": "1.0",
+    "pyarrow": "20",
+    "cloudpickle": "3",
+    "unreachable": "",
+}
+
+
+def examined(report: dict[str, str] | None, error: str = "", slots: int = 2) -> Examined:
+    probed = Probed(Executor("5", "node-7", slots), report, error)
+    return Examined(probed, judge(probed, PLACE, EXPECTED))
+
+
+def test_what_the_doctor_says_of_a_healthy_executor() -> None:
+    (fine,) = examined(HEALTHY).findings
+    assert (fine.ok, fine.what) == (True, "executor 5 on node-7")
+    versions = "Java 17.0.1, Python 3.11.4, tailrace 1.0, pyarrow 20, cloudpickle 3"
+    assert fine.detail == f"2 slots, {versions}; the driver is reachable"
+    (local,) = Examined(Probed(Executor("driver", "127.0.0.1", 4), HEALTHY), []).findings
+    assert local.what == "executor on vm"
+    (elsewhere,) = examined(HEALTHY | {"executable": "/py"}, slots=1).findings
+    assert elsewhere.detail == f"1 slot, {versions}; the driver is reachable (/py)"
+
+
+def test_what_the_doctor_says_of_an_ill_executor() -> None:
+    ill = {"python": "3.12.1", "tailrace": "", "tailrace_error": "gone", "unreachable": "timed out"}
+    findings = examined(HEALTHY | {"executable": "/py"} | ill).findings
+    assert {(finding.ok, finding.what) for finding in findings} == {(False, "executor 5 on node-7")}
+    assert [finding.detail for finding in findings] == [
         "Python 3.12.1 at /py, the driver has 3.11; is PYSPARK_PYTHON the same everywhere?",
         "cannot import tailrace into /py: gone; is it installed there?",
         "cannot reach the driver at driver-1: timed out; is spark.driver.host an address that executors know, "
         "and no firewall between?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("", "it could not be probed: none of its slots was free; is it busy?"),
+        ("ExecutorLostFailure (exit code 137)\n\tat org.apache", "a probe failed: ExecutorLostFailure (exit code 137)"),
+        (
+            'java.io.IOException: Cannot run program "py": error=2',
+            "an executor cannot start Python: executor=node-7 python=py; does PYSPARK_PYTHON exist there?",
+        ),
+    ],
+)
+def test_what_the_doctor_says_of_an_executor_that_sent_nothing_back(error: str, expected: str) -> None:
+    (finding,) = examined(None, error).findings
+    assert (finding.ok, finding.detail) == (False, expected)
+
+
+def test_the_doctor_in_json() -> None:
+    found = Diagnosis([check_java()], [examined(HEALTHY), examined(None)]).to_json()
+    assert json.loads(json.dumps(found)) == found
+    assert found["ok"] is False
+    assert found["executors"] == [
+        {
+            "id": "5",
+            "host": "node-7",
+            "slots": 2,
+            "java": "17.0.1",
+            "python": "3.11.4",
+            "tailrace": "1.0",
+            "pyarrow": "20",
+            "cloudpickle": "3",
+            "executable": sys.executable,
+            "ok": True,
+            "problems": [],
+        },
+        {
+            "id": "5",
+            "host": "node-7",
+            "slots": 2,
+            **dict.fromkeys(("java", "python", "tailrace", "pyarrow", "cloudpickle", "executable")),
+            "ok": False,
+            "problems": ["it could not be probed: none of its slots was free; is it busy?"],
+        },
     ]

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from tailrace import demo
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from tailrace.dashboard import LiveTable, plain_line, render_summary, text, watch
 from tailrace.dashboard.live import render
@@ -204,9 +206,32 @@ def test_watch_redraws_a_table_on_a_terminal_and_leaves_the_last() -> None:
     assert " | " not in output
 
 
+@pytest.mark.parametrize(
+    ("status", "summary_follows", "left"),
+    [("finished", True, False), ("finished", False, True), ("failed", True, True)],
+)
+def test_the_table_of_a_finished_run_makes_room_for_the_summary(status: str, summary_follows: bool, left: bool) -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=100, force_terminal=True, color_system=None, _environ={"TERM": "xterm"})
+    with LiveTable(console, summary_follows=summary_follows) as table:
+        table.update({**run_in_its_second_interval(trouble=False), "status": status})
+    written = file.getvalue()
+    assert written.rindex("wordcount") > written.index("wordcount")  # written again when the cursor comes back
+    assert written.endswith("\x1b[1A\x1b[2K") is not left
+
+
 def test_watch_refuses_an_interval_that_would_spin() -> None:
     with pytest.raises(ValueError, match="interval must be positive: interval_s=0"):
         watch(FakeRun(1.0), 0)
+
+
+def test_coloured_words_of_the_demo_do_not_colour_the_table() -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=100, force_terminal=True, color_system="standard", _environ={"TERM": "xterm"})
+    with LiveTable(console) as table:
+        table.update(run_in_its_second_interval(trouble=False))
+        demo.say(console, "kill -9", "bold red")
+    assert re.findall("\x1b\\[1;31m([^\x1b]*)", file.getvalue()) == ["kill -9"]
 
 
 def test_live_table_gives_the_cursor_back_after_an_error() -> None:

@@ -60,6 +60,7 @@ def test_declared_tasks_appear_before_they_report() -> None:
     nothing = {"p50": None, "p90": None, "p99": None, "p999": None, "max": None, "mean": None, "sum": 0, "count": 0}
     assert silent["executionMs"] == found["latencyMs"]["complete"] == nothing
     assert found["latencyHistogram"] == []
+    assert {count for _, count in found["latencyBuckets"]["complete"]} == {0}  # the bounds are there from the start
 
 
 def test_a_task_beyond_the_declared_ones_appears_too() -> None:
@@ -160,6 +161,9 @@ def test_latency_covers_the_run_and_the_interval() -> None:
     assert 1.0 <= latency["interval"]["complete"]["max"] <= 1.0 * 33 / 32
     assert latency["interval"]["durable"]["count"] == 0
     assert found["latencyHistogram"] == [[1.5, 3], [2.0, 0], [3.0, 0], [5.0, 0], [7.0, 0], [10.0, 1]]
+    buckets = {name: dict(pairs) for name, pairs in found["latencyBuckets"].items()}
+    assert [buckets["complete"][bound] for bound in (0.1, 1.0, 2.0, 5.0, 10.0, 500_000.0)] == [0, 0, 3, 3, 4, 4]
+    assert [buckets["durable"][bound] for bound in (0.1, 10.0, 20.0, 50.0, 500_000.0)] == [0, 0, 0, 1, 1]
 
 
 def test_a_restarted_task_keeps_its_counts_and_its_rate_stays_positive() -> None:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from tailrace.dashboard import text
 from tailrace.dashboard.plain import TAIL, troubles, workers_running
+from tailrace.metrics.progress import FINISHED
 
 _NAME_WIDTH = 18
 _BUSY_ALARM = 0.9  # a task busier than this has no room left: its queue grows with the next burst
@@ -23,9 +24,13 @@ _COLUMNS = ("role", "tasks", "in/s", "out/s", "queued", "p50", "p99", "max", "bu
 
 
 class LiveTable:
-    """A context manager that keeps the latest progress on the terminal and leaves the last one there."""
+    """A context manager that keeps the latest progress on the terminal and leaves the last one there.
 
-    def __init__(self, console: Console | None = None) -> None:
+    With ``summary_follows`` it leaves none of a finished run, in which nothing moves any more.
+    """
+
+    def __init__(self, console: Console | None = None, *, summary_follows: bool = False) -> None:
+        self._summary_follows = summary_follows
         # Refreshed by hand: a refresh thread would wake up beside the workers for nothing.
         self._live = Live(console=console, auto_refresh=False)
 
@@ -40,6 +45,7 @@ class LiveTable:
 
     def update(self, progress: dict[str, Any]) -> None:
         """Show ``progress`` in place of the one before."""
+        self._live.transient = self._summary_follows and progress["status"] == FINISHED
         self._live.update(render(progress), refresh=True)
 
 

@@ -31,13 +31,18 @@ def watch(
     interval_s: float = 1.0,
     console: Console | None = None,
     sleep: Callable[[float], None] = time.sleep,
+    *,
+    summary_follows: bool = False,
 ) -> None:
-    """Show each new progress until the run is over, the last one included. An error of the run is not raised."""
+    """Show each new progress until the run is over, the last one included. An error of the run is not raised.
+
+    If you print a summary of the finished run, say so: the table then makes room for it.
+    """
     if interval_s <= 0:
         raise ValueError(f"interval must be positive: interval_s={interval_s}")
     console = console or Console()
     if console.is_terminal and not console.is_dumb_terminal:
-        with LiveTable(console) as table:
+        with LiveTable(console, summary_follows=summary_follows) as table:
             _poll(run, interval_s, table.update, sleep)
     else:
         _poll(run, interval_s, _printer(console), sleep)

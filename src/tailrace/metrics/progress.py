@@ -13,12 +13,13 @@ from typing import Any
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.metrics.coarse import coarse_buckets
 from tailrace.metrics.counters import TaskKey, TaskSnapshot, Totals
+from tailrace.metrics.cumulative import LATENCY_BOUNDS_NS, cumulative_counts
 from tailrace.metrics.histogram import Histogram
 
 Progress = dict[str, Any]
 
 SOURCE_ROLE = "source"
-RUNNING, STARTING, STOPPED = "running", "starting", "stopped"
+RUNNING, STARTING, STOPPED, FINISHED = "running", "starting", "stopped", "finished"
 _PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
@@ -135,6 +136,10 @@ class ProgressBuilder:
             "stateLost": list(state_lost),
             "latencyMs": _latency(roots),
             "latencyHistogram": _chart(roots.histogram("complete")),
+            "latencyBuckets": {
+                "complete": _cumulative(roots.histogram("complete")),
+                "durable": _cumulative(roots.histogram("durable_latency")),
+            },
             "sources": [{"name": name, **_flow(groups[name])} for name in sources],
             "operators": [self._operator(name, role, groups[name], now_ns) for name, role, _ in self._operators],
             "workers": [worker.to_json() for worker in workers],
@@ -232,6 +237,11 @@ def _latency(roots: _Group) -> Progress:
 
 def _chart(histogram: Histogram) -> list[list[float]]:
     return [[_ms(upper_ns), count] for upper_ns, count in coarse_buckets(histogram)]
+
+
+def _cumulative(histogram: Histogram) -> list[list[float]]:
+    counts = cumulative_counts(histogram)
+    return [[_ms(bound_ns), count] for bound_ns, count in zip(LATENCY_BOUNDS_NS, counts, strict=True)]
 
 
 def _sum(snapshots: Iterable[TaskSnapshot], name: str) -> int:

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -83,8 +83,7 @@ LOOPBACK = Place("127.0.0.1", "127.0.0.1")
 class _WorkerFacts:
     pid: int = 0
     host: str = ""
-    cpu_seconds: float = 0.0
-    cpu_before: float = 0.0  # of earlier epochs
+    cpu_seconds: dict[int, float] = field(default_factory=dict)  # by epoch: late news of a dead one is not lost
 
 
 class CoordinatorServer:
@@ -196,7 +195,7 @@ class CoordinatorServer:
             pid=facts.pid,
             host=facts.host,
             restarts=self._core.restarts_of(worker),
-            cpu_seconds=facts.cpu_before + facts.cpu_seconds,
+            cpu_seconds=sum(facts.cpu_seconds.values()),
             state={"ready": "running", "gone": "stopped", "opening": "starting"}.get(state, state),
         )
 
@@ -280,10 +279,7 @@ class CoordinatorServer:
     def _abandon(self, command: Abandon) -> None:
         if self._core.phase in (core.Phase.STARTING, core.Phase.RUNNING):
             logger.warning("worker %d is gone: %s; it is started again", command.worker, command.why)
-        facts = self._facts[command.worker]
-        facts.cpu_before += facts.cpu_seconds
-        facts.cpu_seconds = 0.0
-        facts.pid = 0
+        self._facts[command.worker].pid = 0
         for task, home in enumerate(self.plan.home):
             operator = self.plan.operators[self.plan.operator_of[task]].operator
             if home == command.worker and operator.stateful:
@@ -376,9 +372,8 @@ class CoordinatorServer:
                 self._post(lambda: self._core.handle(message, received_ns))
 
     def _take_metrics(self, worker: int, epoch: int, metrics: Metrics) -> None:
-        if epoch == self._core.epoch_of(worker):
-            self._facts[worker].cpu_seconds = metrics.cpu_seconds
         with self._progress_lock:
+            self._facts[worker].cpu_seconds[epoch] = metrics.cpu_seconds
             self._progress.update(worker, epoch, metrics.snapshots)
 
     def _answer_sink(self, worker: int, epoch: int, line: ControlLine, call: SinkCall) -> None:

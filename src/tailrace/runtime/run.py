@@ -71,8 +71,15 @@ class Run:
         return list(self._recent)
 
     def awaitTermination(self, timeout: float | None = None) -> bool:
-        """Wait until the run ends, by itself, by ``stop`` or by an error, which is raised. False on timeout."""
-        ended = self._ended.wait(timeout)
+        """Wait until the run ends, by itself, by ``stop`` or by an error, which is raised. False on timeout.
+
+        Ctrl-C drains the run and stops it before KeyboardInterrupt is raised; a second one raises it at once.
+        """
+        try:
+            ended = self._ended.wait(timeout)
+        except KeyboardInterrupt:
+            self.stop()
+            raise
         if ended and self._server.error is not None:
             raise self._server.error
         return ended

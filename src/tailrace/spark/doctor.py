@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import platform
+import re
 import socket
-import threading
-import uuid
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,20 +15,15 @@ from pyspark.sql import SparkSession
 
 from tailrace.errors import TailraceError
 from tailrace.runtime.coordinator import Place
-from tailrace.spark.host import explain, hopeless_cause, host_of_failure
+from tailrace.spark.host import explain, hopeless_cause
+from tailrace.spark.probes import LOCAL, PROBE_S, Probed, Report, probe_all
 from tailrace.spark.run import check_session, configuration, place_of, slots_of
 from tailrace.spark.session import find_java, java_problem, java_version
-from tailrace.spark.slots import HELD
+from tailrace.spark.slots import HELD, executors_wanted
 from tailrace.version import VERSION
 
-PROBE_S = 60.0
-"""For all probes: a cold executor starts an interpreter first, and its slots may be busy."""
-
-LINGER_S = 0.5
-"""A probe stays so long in its slot, so that the next one goes to another executor."""
-
-PROBES = 16
-"""Tasks to send where the number of slots is not known."""
+VERSIONS = ("java", "python", "tailrace", "pyarrow", "cloudpickle")
+NAMES = {"java": "Java", "python": "Python"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +33,68 @@ class Finding:
     ok: bool
     what: str
     detail: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"ok": self.ok, "what": self.what, "detail": self.detail}
+
+
+@dataclass(frozen=True)
+class Examined:
+    """An executor, and all that keeps it from hosting workers."""
+
+    probed: Probed
+    problems: list[str]
+    driver_executable: str = sys.executable
+
+    @property
+    def findings(self) -> list[Finding]:
+        """A line for each problem, or one that tells what is there."""
+        executor, report = self.probed.executor, self.probed.report
+        # On a local Spark the one executor is in the driver, and Spark calls it that.
+        name, host = ("", report["host"]) if executor.id == LOCAL and report else (f" {executor.id}", executor.host)
+        what = f"executor{name}" + (f" on {host}" if host else "")
+        if self.problems or report is None:
+            return [Finding(False, what, problem) for problem in self.problems]
+        slots = f"{executor.slots} slot{'' if executor.slots == 1 else 's'}"
+        versions = ", ".join(f"{NAMES.get(name, name)} {report[name]}" for name in VERSIONS)
+        other = f" ({report['executable']})" if report["executable"] != self.driver_executable else ""
+        return [Finding(True, what, f"{slots}, {versions}; the driver is reachable{other}")]
+
+    def to_json(self) -> dict[str, Any]:
+        executor, report = self.probed.executor, self.probed.report or {}
+        return {
+            "id": executor.id,
+            "host": executor.host,
+            "slots": executor.slots,
+            **{name: report.get(name) or None for name in (*VERSIONS, "executable")},
+            "ok": not self.problems,
+            "problems": self.problems,
+        }
+
+
+@dataclass(frozen=True)
+class Diagnosis(Sequence[Finding]):
+    """Everything that was found. It reads as a sequence of findings, those of the executors last."""
+
+    checks: list[Finding]
+    executors: list[Examined]
+
+    @property
+    def ok(self) -> bool:
+        return all(finding.ok for finding in self)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "checks": [check.to_json() for check in self.checks],
+            "executors": [executor.to_json() for executor in self.executors],
+        }
+
+    def __getitem__(self, index: Any) -> Any:
+        return [*self.checks, *(finding for executor in self.executors for finding in executor.findings)][index]
+
+    def __len__(self) -> int:
+        return len(self[:])
 
 
 def check_java() -> Finding:
@@ -50,23 +106,26 @@ def check_java() -> Finding:
     return Finding(True, "Java", f"version {java_version(java)[0]} ({java})")
 
 
-def examine(spark: SparkSession) -> list[Finding]:
+def examine(spark: SparkSession) -> Diagnosis:
     """Look at everything a run on this session needs."""
-    findings = [
+    checks = [
         check_java(),
-        Finding(True, "driver", f"Python {platform.python_version()}, tailrace {VERSION}"),
+        Finding(True, "driver", f"Python {platform.python_version()}, tailrace {VERSION} ({sys.executable})"),
         Finding(True, "PySpark", f"version {pyspark.__version__}"),
     ]
     try:
         check_session(spark)
     except TailraceError as error:
-        return [*findings, Finding(False, "session", str(error))]
+        return Diagnosis([*checks, Finding(False, "session", str(error))], [])
     context = spark.sparkContext
-    findings.append(Finding(True, "session", f"{context.master}, application {context.applicationId}"))
-    total = slots_of(spark)
-    findings.append(_slots(total, HELD.count(context.applicationId)))
-    place = place_of(str(context.master), configuration(spark))
-    return findings + examine_executors(spark, place, total or PROBES)
+    checks.append(Finding(True, "session", f"{context.master}, application {context.applicationId}"))
+    checks.append(_slots(slots_of(spark), HELD.count(context.applicationId)))
+    conf = configuration(spark)
+    wanted = executors_wanted(str(context.master), conf)
+    executors = examine_executors(spark, place_of(str(context.master), conf), wanted)
+    if len(executors) < (wanted or 1):
+        checks.append(Finding(False, "executors", _too_few(len(executors), wanted)))
+    return Diagnosis(checks, executors)
 
 
 def _slots(total: int | None, held: int) -> Finding:
@@ -76,25 +135,26 @@ def _slots(total: int | None, held: int) -> Finding:
         )
     free = total - held
     if free < 1:
-        return Finding(False, "slots", f"none of {total} is free: runs hold {held}; could one of them be stopped?")
+        why = (
+            f"runs hold {held}; could one of them be stopped?"
+            if held
+            else "does a task need more cores than there are?"
+        )
+        return Finding(False, "slots", f"none of {total} is free: {why}")
     return Finding(True, "slots", f"{free} of {total} free: a run can have as many workers")
 
 
-def examine_executors(spark: SparkSession, place: Place, probes: int) -> list[Finding]:
-    """Send probes to the executors, and judge what they bring back."""
-    group = f"tailrace-doctor-{uuid.uuid4().hex[:8]}"
+def _too_few(came: int, wanted: int | None) -> str:
+    which = f"only {came} of {wanted} have come" if wanted and came else "none has come"
+    return f"{which} within {PROBE_S:g} s; has the cluster cores and memory left?"
+
+
+def examine_executors(spark: SparkSession, place: Place, wanted: int | None) -> list[Examined]:
+    """Send a probe to every executor, and judge what it brings back."""
     with socket.create_server((place.bind, 0), backlog=128) as listener:
-        function = probe(place.address, listener.getsockname()[1], LINGER_S)
-        try:
-            reports = _gather(spark, group, function, probes, PROBE_S)
-        except Exception as error:
-            cause = hopeless_cause(str(error), host_of_failure(spark.sparkContext, group))
-            return [Finding(False, "executors", cause or f"no probe came back: {explain(error)}")]
+        everyone = probe_all(spark, (place.address, listener.getsockname()[1]), wanted)
     expected = Expected(platform.python_version().rpartition(".")[0], VERSION)
-    found: list[Finding] = []
-    for report in sorted(set(reports)):
-        found += judge(json.loads(report), place, expected)
-    return found
+    return [Examined(probed, judge(probed, place, expected)) for probed in everyone]
 
 
 @dataclass(frozen=True)
@@ -105,65 +165,24 @@ class Expected:
     tailrace: str
 
 
-def _gather(spark: SparkSession, group: str, function: Any, probes: int, timeout_s: float) -> list[str]:
-    """What the probes report. The job gets a thread of its own: it could wait for a slot for ever."""
-    outcome: list[list[str] | Exception] = []
-
-    def job() -> None:
-        try:
-            spark.sparkContext.setJobGroup(group, "tailrace doctor")
-            rows = spark.range(0, probes, 1, probes).mapInArrow(function, "report string").collect()
-            outcome.append([row.report for row in rows])
-        except Exception as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=job, name="tailrace-doctor", daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    if not outcome:
-        spark.sparkContext.cancelJobGroup(group)
-        raise TimeoutError(f"no free slot in {timeout_s:g} s; is the cluster busy, or has it no executors?")
-    if isinstance(outcome[0], Exception):
-        raise outcome[0]
-    return outcome[0]
+def judge(probed: Probed, place: Place, expected: Expected) -> list[str]:
+    """What is wrong with an executor."""
+    problems = _problems(probed.report, place, expected) if probed.report is not None else []
+    if probed.error:
+        problems.append(hopeless_cause(probed.error, probed.executor.host) or _failure(probed.error))
+    if probed.report is None and not probed.error:
+        problems.append("it could not be probed: none of its slots was free; is it busy?")
+    return problems
 
 
-def probe(address: str, port: int, linger_s: float) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The function of ``mapInArrow``; pickled by value, as an executor may have no tailrace."""
-
-    def task(batches: Iterable[Any]) -> Iterator[Any]:
-        import importlib
-        import json
-        import platform
-        import socket
-        import sys
-        import time
-
-        import pyarrow as pa
-
-        for _ in batches:
-            pass
-        report = {"host": socket.gethostname(), "executable": sys.executable, "python": platform.python_version()}
-        for name in ("tailrace", "pyarrow", "cloudpickle"):
-            try:
-                report[name] = importlib.import_module(name).__version__
-            except Exception as error:
-                report[name] = ""
-                report[f"{name}_error"] = f"{type(error).__name__}: {error}"
-        try:
-            socket.create_connection((address, port), timeout=3).close()
-            report["unreachable"] = ""
-        except OSError as error:
-            report["unreachable"] = str(error)
-        time.sleep(linger_s)
-        yield pa.RecordBatch.from_arrays([pa.array([json.dumps(report, sort_keys=True)])], names=["report"])
-
-    return task
+def _failure(error: str) -> str:
+    """A failure that has no sentence of its own. What Python said before it ended is in Spark's report."""
+    if said := re.search(r"Error from python worker:\n(.*?)\nPYTHONPATH was:", error, re.DOTALL):
+        return f"Python does not start there: {said[1].strip().splitlines()[-1]}"
+    return f"a probe failed: {explain(Exception(error))}"
 
 
-def judge(report: dict[str, str], place: Place, expected: Expected) -> list[Finding]:
-    """What one executor's report means."""
-    what = f"executor on {report['host']}"
+def _problems(report: Report, place: Place, expected: Expected) -> list[str]:
     problems = []
     if report["python"].rpartition(".")[0] != expected.python:
         problems.append(
@@ -184,9 +203,4 @@ def judge(report: dict[str, str], place: Place, expected: Expected) -> list[Find
             f"cannot reach the driver at {place.address}: {report['unreachable']}; "
             "is spark.driver.host an address that executors know, and no firewall between?"
         )
-    if problems:
-        return [Finding(False, what, problem) for problem in problems]
-    versions = ", ".join(f"{name} {report[name]}" for name in ("tailrace", "pyarrow", "cloudpickle"))
-    return [
-        Finding(True, what, f"Python {report['python']}, {versions}; the driver is reachable ({report['executable']})")
-    ]
+    return problems

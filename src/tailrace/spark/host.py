@@ -12,6 +12,7 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -21,12 +22,19 @@ from tailrace.errors import ProtocolError, TailraceError
 from tailrace.runtime.auth import dial
 from tailrace.runtime.control import Bootstrap, ControlLine
 from tailrace.runtime.host import Exited
+from tailrace.spark.interrupts import spare, spare_no_more
+from tailrace.spark.jobs import Jobs
 from tailrace.spark.slots import HELD
 from tailrace.spark.task import SCHEMA, entry
 from tailrace.version import VERSION
 
+LEAVE_S = 5.0
+"""How long jobs may take to end by themselves once their workers have left: it takes a few milliseconds."""
+
 CLOSE_S = 10.0
 """How long cancelled jobs may take to end. Spark kills their Python processes after two or three seconds."""
+
+GLANCE_S = 0.02
 
 BOOKS_S = 0.3
 """Spark keeps its books a little behind the events."""
@@ -42,12 +50,13 @@ class SparkHost:
         self._spark = spark
         self._context = spark.sparkContext
         self._application = self._context.applicationId
-        self._run = run
+        self._jobs = Jobs(self._context, run)
         self._name = name
         self._slots = slots
         self._threads: dict[tuple[int, int], threading.Thread] = {}
         self._closed = False
         self._lock = threading.Lock()
+        spare(self._context, self._jobs)
 
     def start(self, bootstrap: Bootstrap, exited: Exited) -> None:
         place = (bootstrap.worker, bootstrap.epoch)
@@ -74,8 +83,8 @@ class SparkHost:
         """Returns when the worker has left: None, or why there can be none."""
         if self._closed:
             return None
-        group = self._group(bootstrap.worker, bootstrap.epoch)
-        self._context.setJobGroup(group, f"tailrace {self._name}: worker {bootstrap.worker}")
+        description = f"tailrace {self._name}: worker {bootstrap.worker}"
+        self._jobs.begin(bootstrap.worker, bootstrap.epoch, description)
         function: Any = entry(bootstrap, [folder for folder in sys.path if folder], VERSION)
         (row,) = self._spark.range(0, 1, 1, 1).mapInArrow(function, SCHEMA).collect()
         why: str | None = row.why
@@ -84,40 +93,43 @@ class SparkHost:
     def _hopeless(self, bootstrap: Bootstrap, error: Exception) -> str | None:
         if hopeless_cause(str(error)) is None:
             return None
-        return hopeless_cause(
-            str(error), host_of_failure(self._context, self._group(bootstrap.worker, bootstrap.epoch))
-        )
+        group = self._jobs.group(bootstrap.worker, bootstrap.epoch)
+        return hopeless_cause(str(error), host_of_failure(self._context, group))
 
     def _is_stopped(self, why: str) -> bool:
         return self._context._jsc is None or "SparkContext was shut down" in why or "stopped SparkContext" in why
-
-    def _group(self, worker: int, epoch: int) -> str:
-        return f"tailrace-{self._run}-{worker}-{epoch}"
 
     def abandon(self, worker: int, epoch: int) -> None:
         """At once: as long as the old task is there it holds a slot, perhaps the one its successor needs."""
         with self._lock:
             known = (worker, epoch) in self._threads
         if known:
-            self._cancel(worker, epoch)
-
-    def _cancel(self, worker: int, epoch: int) -> None:
-        try:
-            self._context.cancelJobGroup(self._group(worker, epoch))
-        except Exception:
-            pass  # the session has been stopped, and all its jobs with it
+            self._jobs.cancel(worker, epoch)
 
     def close(self) -> None:
+        """Workers have left or were abandoned. Their jobs are over, and their tasks too, when this returns."""
+        if self._closed:
+            return
         self._closed = True
-        with self._lock:
-            threads = dict(self._threads)
-            slots, self._slots = self._slots, 0
-        for worker, epoch in threads:
-            self._cancel(worker, epoch)
-        for thread in threads.values():
-            if thread is not threading.current_thread():
-                thread.join(CLOSE_S)
-        HELD.give_back(self._application, slots)
+        if not wait_for(lambda: not self._threads, LEAVE_S):
+            with self._lock:
+                left = list(self._threads)
+            for worker, epoch in left:
+                self._jobs.cancel(worker, epoch)
+            wait_for(lambda: not self._threads, CLOSE_S)
+        wait_for(lambda: not self._jobs.tasks_left(), CLOSE_S)
+        spare_no_more(self._context, self._jobs)
+        HELD.give_back(self._application, self._slots)
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Whether it came true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(GLANCE_S)
+    return True
 
 
 def give_up(bootstrap: Bootstrap, why: str) -> bool:
@@ -140,9 +152,10 @@ def give_up(bootstrap: Bootstrap, why: str) -> bool:
 
 
 def explain(error: BaseException) -> str:
-    """The one line of a Spark error that says what happened."""
+    """The one line of a Spark error that says what happened. Py4J's begins with a call that nobody has made."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+    causes = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    return (causes or lines or [type(error).__name__])[0][:300]
 
 
 def host_of_failure(context: Any, group: str) -> str:

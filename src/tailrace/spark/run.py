@@ -30,13 +30,13 @@ def launch_on_spark(topology: Topology, spark: Any, options: dict[str, Any]) -> 
     given = {name: value for name, value in options.items() if value is not None}
     chosen = RunOptions.of({**options_in(conf), **given})
     context = spark.sparkContext
-    application = context.applicationId
-    HELD.take(application, chosen.workers, slots_of(spark), context.master)
+    place = place_of(context.master, conf)
+    HELD.take(context.applicationId, chosen.workers, slots_of(spark), context.master)
+    host = SparkHost(spark, uuid.uuid4().hex[:8], topology.name, chosen.workers)
     try:
-        host = SparkHost(spark, uuid.uuid4().hex[:8], topology.name, chosen.workers)
-        return Run(topology, chosen, host, place_of(context.master, conf))
+        return Run(topology, chosen, host, place)
     except BaseException:
-        HELD.give_back(application, chosen.workers)
+        host.close()
         raise
 
 

@@ -48,10 +48,6 @@ logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 logger.pythonsql.name = org.apache.spark.sql.execution.python
 logger.pythonsql.level = off
-logger.context.name = org.apache.spark.TaskContextImpl
-logger.context.level = off
-logger.tasks.name = org.apache.spark.util.Utils
-logger.tasks.level = off
 """
 
 

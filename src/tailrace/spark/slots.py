@@ -6,6 +6,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from tailrace.errors import OptionError
 
@@ -20,22 +21,52 @@ def is_local(master: str) -> bool:
 
 def total_slots(master: str, conf: Mapping[str, str], processors: int) -> int | None:
     """Of the whole application; None where only its cluster manager knows, or where it may yet grow."""
-    cores = _cores(master, conf, processors)
-    return None if cores is None else int(cores / float(conf.get("spark.task.cpus", "1")))
+    executors = _executors(master, conf, processors)
+    cpus = float(conf.get("spark.task.cpus", "1"))
+    return None if executors is None else executors.number * int(executors.cores / cpus)
 
 
-def _cores(master: str, conf: Mapping[str, str], processors: int) -> int | None:
+def executors_wanted(master: str, conf: Mapping[str, str]) -> int | None:
+    """How many executors the application has asked for; None where that is left to the cluster."""
+    standalone = master.startswith("spark://") and "spark.executor.cores" not in conf
+    executors = None if standalone else _executors(master, conf, 1)
+    return None if executors is None else executors.number
+
+
+class _Executors(NamedTuple):
+    """All alike. A task runs within one: cores that are left over in several do not make up a slot."""
+
+    number: int
+    cores: int
+
+
+def _executors(master: str, conf: Mapping[str, str], processors: int) -> _Executors | None:
+    cores = int(conf["spark.executor.cores"]) if "spark.executor.cores" in conf else None
     if local := _LOCAL.fullmatch(master):
-        return processors if local[1] == "*" else int(local[1] or 1)
+        return _Executors(1, processors if local[1] == "*" else int(local[1] or 1))
     if cluster := _LOCAL_CLUSTER.fullmatch(master):
-        return int(cluster[1]) * int(cluster[2])
+        # How many smaller ones fit on a node is also a question of memory.
+        return _Executors(int(cluster[1]), int(cluster[2])) if cores is None else None
     if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
         return None
     if master.startswith("spark://"):
-        return int(conf["spark.cores.max"]) if "spark.cores.max" in conf else None
+        return _standalone(conf, cores)
     if "spark.executor.instances" in conf:  # YARN, Kubernetes
-        return int(conf["spark.executor.instances"]) * int(conf.get("spark.executor.cores", "1"))
+        return _Executors(int(conf["spark.executor.instances"]), cores or 1)
     return None
+
+
+def _standalone(conf: Mapping[str, str], cores: int | None) -> _Executors | None:
+    """Unless told otherwise an executor takes all cores of its node, of which we know nothing.
+
+    Then only tasks of one core, which leave none over, can be counted.
+    """
+    if "spark.cores.max" not in conf:
+        return None
+    most = int(conf["spark.cores.max"])
+    if cores is not None:
+        return _Executors(most // cores, cores)
+    return _Executors(most, 1) if float(conf.get("spark.task.cpus", "1")) == 1 else None
 
 
 class Held:
