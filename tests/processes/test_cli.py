@@ -136,8 +136,8 @@ def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch, spark: object) -
     order: list[str] = []
     hosts: list[object] = []
 
-    def words(total: int, host: object) -> dict[str, float]:
-        order.append("words")
+    def words(total: int, host: object, *, ring: bool = True) -> dict[str, float]:
+        order.append("words" if ring else "tcp words")
         hosts.append(host)
         return {"words_per_s": 1.0, "cpu_s": 1.0, "words": 1}
 
@@ -145,9 +145,9 @@ def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch, spark: object) -
         order.append(f"{name} {rate}")
         return {"p50_ms": 1.0, "p99_ms": 1.0, "p999_ms": 1.0}
 
-    def our_hops(rate: int, seconds: float, host: object) -> dict[str, float]:
+    def our_hops(rate: int, seconds: float, host: object, *, ring: bool = True) -> dict[str, float]:
         hosts.append(host)
-        return hops("hops", rate)
+        return {**hops("hops" if ring else "tcp hops", rate), "cpu_us": 1.0}
 
     monkeypatch.setattr(engine, "run_words", words)
     monkeypatch.setattr(engine, "run_hops", our_hops)
@@ -157,10 +157,12 @@ def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch, spark: object) -
     said: list[str] = []
     result = engine.run_engine_benchmark(engine.Sizes(1000, 1.0, 2), said.append, spark)
     query = [] if spark is None else ["query 1000"]
-    assert order == ["words", "hops 1000", "bare 1000", *query, "hops 5000", "bare 5000"] * 2
+    slow, fast = (["hops 1000", "tcp hops 1000", "bare 1000"], ["hops 5000", "tcp hops 5000", "bare 5000"])
+    assert order == ["words", "tcp words", *slow, *query, *fast] * 2
     assert set(hosts) == {spark}
     assert said[0] == "the comparison with Bytewax is skipped: bytewax is not installed"
     assert len(said) == 1 + len(order)
+    assert "tcp_words_per_s" in result and "tcp_cpu_us_5000" in result
     assert "bytewax_words_per_s" not in result
     assert ("spark_p50_ms_1000" in result) == (spark is not None)
     assert result["host"] == ("process" if spark is None else "spark")
