@@ -32,14 +32,19 @@ def build(folder: Path) -> Path:
     return library
 
 
-def load(library: Path) -> ModuleType:
-    """Make it the extension of this process. Nothing may have imported the usual one."""
-    if NAME in sys.modules:
-        raise ImportError(f"the usual extension is loaded already: name={NAME}; was a ring imported before?")
+def open_library(library: Path) -> ModuleType:
+    """The module, beside the usual one if that is there."""
     loader = importlib.machinery.ExtensionFileLoader(NAME, str(library))
     spec = importlib.util.spec_from_file_location(NAME, library, loader=loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
-    sys.modules[NAME] = module
+    return module
+
+
+def load(library: Path) -> ModuleType:
+    """Make it the extension of this process. Nothing may have imported the usual one."""
+    if NAME in sys.modules:
+        raise ImportError(f"the usual extension is loaded already: name={NAME}; was a ring imported before?")
+    sys.modules[NAME] = module = open_library(library)
     return module
