@@ -47,7 +47,7 @@ static inline uint64_t ring_skip(uint64_t capacity, uint64_t position, uint64_t 
 /* Positions that no ring has. Whoever went on with them would leave the segment. */
 static inline int ring_nonsense(uint64_t capacity, uint64_t head, uint64_t tail)
 {
-    return ((head | tail) & (RING_UNIT - 1)) || tail - head > capacity;
+    return ((head | tail) & (RING_UNIT - 1)) || tail < head || tail - head > capacity;
 }
 
 /* RING_DONE if there is room for so many bytes, head included; RING_NONE, RING_CORRUPT. */
