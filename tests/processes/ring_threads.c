@@ -137,7 +137,7 @@ static void *produce(void *argument)
     self = argument;
     uint8_t payload[LARGEST];
     uint64_t number, length;
-    while (!atomic_load(&over) && (length = next_payload(payload, &number))) {
+    while ((length = next_payload(payload, &number))) {
         if (!shared_put(&self->end, payload, length)) break;
         atomic_store(&put[number], 1);
     }
@@ -199,11 +199,16 @@ static void many(double seconds, uint64_t seed)
         workers[index].producer = index < PRODUCERS;
         start(&workers[index], ++owner);
     }
-    int finished[THREADS] = {0}, producing = PRODUCERS;
+    int finished[THREADS] = {0};
     while (living) {
         struct timespec pause = {0, 2000000};
         nanosleep(&pause, NULL);
-        if (now_ns() > until) atomic_store(&over, 1);
+        if (now_ns() > until) { /* in the middle of writes: what was put all the same must come out */
+            atomic_store(&over, 1);
+            atomic_store(&shared->closed, 1);
+            ring_wake(&shared->consumer_waits);
+            ring_wake(&shared->producer_waits);
+        }
         if (count) given += (uint64_t)shared_bury(&undertaker, dead, count, &bell);
         count = unburied(dead, count);
         for (int index = 0; index < THREADS; index++) {
@@ -217,13 +222,9 @@ static void many(double seconds, uint64_t seed)
             }
             finished[index] = 1;
             living--;
-            producing -= workers[index].producer;
-            if (!producing && workers[index].producer) {
-                atomic_store(&shared->closed, 1);
-                ring_wake(&shared->consumer_waits);
-            }
         }
     }
+    given += (uint64_t)shared_bury(&undertaker, dead, count, &bell);
     uint64_t lost = 0, came = 0, made = atomic_load(&numbers);
     for (uint64_t number = 0; number < made && number < RECORDS; number++) {
         came += got[number];
