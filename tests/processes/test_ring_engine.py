@@ -68,9 +68,9 @@ def test_rings_carry_the_links_unless_told_otherwise(ring: bool) -> None:
     with running(pipeline(out), workers=2, ring=ring) as run:
         pids = list(run.workerPids().values())
         if ring:
-            wait_until(lambda: all(map(rings_of, pids)), 10)
+            wait_until(lambda: all(map(rings_of, pids)), 30)
         else:
-            wait_until(lambda: run.lastProgress["operators"][-1]["received"] > 0, 10)
+            wait_until(lambda: (run.lastProgress or {}).get("operators", [{"received": 0}])[-1]["received"], 30)
             assert not any(map(rings_of, pids))
         finish(run)
     assert_same_rows(out.values, [2 * number for number in range(NUMBERS)])
