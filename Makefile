@@ -1,7 +1,7 @@
 # Every target sets up what it needs: `make demo` works as the first command on a fresh clone.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench sim stress clean java
+.PHONY: help setup demo test check bench sim stress soak clean java
 
 # The newest Python that runs (a pyenv shim may exist and still refuse). Another one: make PYTHON=/path/to/python3 …
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
@@ -43,6 +43,9 @@ sim: $(DEV) ## the engine's core under simulated faults: SEEDS=10000 histories
 
 stress: $(DEV) ## processes at a ring stopped and killed at random, every record accounted for: SECONDS=300
 	@$(BIN)/python -m tailrace.ring.stress --seconds $(SECONDS)
+
+soak: java $(DEV) ## tests that take too long for every day
+	@$(BIN)/python -m pytest -m soak
 
 clean: ## remove .venv, caches and build products
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

@@ -159,7 +159,7 @@ def test_the_ring_fills_behind_a_stopped_producer_and_empties_after(
 
 
 @pytest.mark.parametrize("step", stepped.WRITING)
-@pytest.mark.parametrize("after", [0, 3])
+@pytest.mark.parametrize("after", [pytest.param(0, marks=pytest.mark.soak), 3])
 def test_a_killed_producer_is_given_up(shared: SharedRing, child: NewChild, step: int, after: int) -> None:
     producer = child(shared).stopped_in("put lost 3000", step)
     words = [str(number) for number in range(after)]
@@ -182,11 +182,11 @@ def test_a_producer_killed_over_a_flush(shared: SharedRing, child: NewChild, ste
     check_usable(shared, given_up=int(step < 5))
 
 
-LENGTHS = [(100, 500), (500, 100), (300, 300), (100, 30_000)]
+LENGTHS = [(100, 500), (500, 100), pytest.param(300, 300, marks=pytest.mark.soak), (100, 30_000)]
 
 
 @pytest.mark.parametrize(("loser_bytes", "winner_bytes"), LENGTHS)
-@pytest.mark.parametrize("after", [0, 2])
+@pytest.mark.parametrize("after", [pytest.param(0, marks=pytest.mark.soak), 2])
 @pytest.mark.parametrize("rest", [CAPACITY, 256])
 def test_winner_and_loser_killed_at_one_gap(
     shared: SharedRing, child: NewChild, loser_bytes: int, winner_bytes: int, after: int, rest: int

@@ -49,7 +49,7 @@ sys.exit(total.violations > 0)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_living_process_taken_for_dead_is_found_out() -> None:
     done = subprocess.run([sys.executable, "-c", FALSE_PROOF], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, done.stdout + done.stderr

@@ -1,6 +1,6 @@
 """ThreadSanitizer over the rings' algorithms, with threads instead of processes: ``ring_threads.c``.
 
-The mutations show that it would tell: each breaks one line, and must be caught.
+The mutations show that it would tell: each breaks one line, and must be caught (``make soak``).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ DEADLY_MUTATIONS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("name", MUTATIONS | DEADLY_MUTATIONS)
 def test_a_mutation_is_caught(name: str, tmp_path: Path) -> None:
     file, old, new = (MUTATIONS | DEADLY_MUTATIONS)[name]

@@ -45,6 +45,14 @@ def _numbers(folder: Path) -> list[int]:
     return [found["n"] for found in read_jsonl(folder)]
 
 
+def test_progress_can_be_had_at_once() -> None:
+    topology = tr.Topology("at-once")
+    topology.source("numbers", tr.from_iterable(range(10))).sink("out", tr.to_list())
+    run = topology.run(workers=2)
+    assert [worker["state"] for worker in run._server.progress()["workers"]] == ["starting", "starting"]
+    run.awaitTermination(60)
+
+
 def test_stop_makes_everything_durable_that_was_read(tmp_path: Path) -> None:
     with running(_backlog(10_000_000, tr.to_jsonl(tmp_path, roll_seconds=600)), workers=3, max_pending=2000) as run:
         wait_until(lambda: received(run, "out") > 300, 30, "rows at the sink")

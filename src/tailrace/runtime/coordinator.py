@@ -128,9 +128,10 @@ class CoordinatorServer:
     # -- from the run handle
 
     def start(self) -> None:
+        commands = self._core.start(system_clock())  # at once: whoever asks for the progress finds the workers in it
+        self._post(lambda: commands)
         threading.Thread(target=self._accept, name="tailrace-accept", daemon=True).start()
         threading.Thread(target=self._decide, name="tailrace-coordinator", daemon=True).start()
-        self._post(lambda: self._core.start(system_clock()))
 
     def drain(self) -> None:
         self._post(lambda: self._core.drain(system_clock()))

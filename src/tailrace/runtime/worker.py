@@ -115,7 +115,10 @@ class WorkerProcess:
             else:
                 done(channel)
 
-        self._dialers.submit(attempt)
+        try:
+            self._dialers.submit(attempt)
+        except RuntimeError:
+            pass  # we are leaving
 
     def _dial(self, member: Member, kind: str, hello: dict[str, Any]) -> Channel:
         ring = self._offer(kind) if member.address[0] == self._host else None
@@ -360,6 +363,7 @@ class WorkerProcess:
         deadline = time.monotonic() + CLOSE_S
         for runner in self._runners:
             runner.join(max(0.05, deadline - time.monotonic()))
+        self._dialers.shutdown(wait=False, cancel_futures=True)  # Spark may go on using this process
         problems = self._opener.close() if self._opener is not None else []
         for problem in problems:
             print(problem)
