@@ -322,6 +322,53 @@ def demo(host: str, seconds: float, workers: int, kill: bool, out: Path | None) 
     sys.exit(code)
 
 
+# -- sim
+
+
+@main.command("sim")
+@click.argument("file", metavar="MODEL.toml", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME",
+    help="May be repeated; speed-ups are over the first.  [default: shuffle, osg, least_work, pull]",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of tuples and arrivals.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write reports here.")
+@click.option(
+    "--plots",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Draw latency.svg and backlog.svg in this folder.",
+)
+def what_if(file: Path, policies: tuple[str, ...], seed: int, json_file: Path | None, plots: Path | None) -> None:
+    """Simulate a workload under several groupings: the code that runs, on virtual time.
+
+    \b
+      tailrace sim model.toml
+      tailrace sim model.toml --policy shuffle --policy osg --policy pull --json reports.json --plots plots/
+
+    A model says how tuples arrive, what they cost, and what tasks, nodes and links there are: see docs/what-if.md.
+    """
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise click.BadParameter(f"no such folder: {json_file.absolute().parent}", param_hint="--json")
+    from tailrace.chart import render_chart
+    from tailrace.sim import backlog_chart, latency_chart, named_policy, read_model, render_comparison, simulate
+
+    with _errors_for_people():
+        model = read_model(file)
+        groupings = [named_policy(name) for name in policies or ("shuffle", "osg", "least_work", "pull")]
+        reports = [simulate(model, grouping, seed=seed) for grouping in groupings]
+    click.echo(render_comparison(reports))
+    if json_file is not None:
+        json_file.write_text(json.dumps([report.to_json() for report in reports], indent=2) + "\n", "utf-8")
+    if plots is not None:
+        plots.mkdir(parents=True, exist_ok=True)
+        (plots / "latency.svg").write_text(render_chart(latency_chart(reports)), "utf-8")
+        (plots / "backlog.svg").write_text(render_chart(backlog_chart(reports)), "utf-8")
+
+
 # -- bench
 
 

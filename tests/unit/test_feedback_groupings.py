@@ -43,6 +43,7 @@ def itself(value: Any) -> Any:
     "grouping",
     [
         osg(itself, window=8, tolerance=10.0),  # stable at once, so that every state is passed through
+        osg(itself, window=8, tolerance=10.0, pooled=True, idle_counts=True),
         osg(itself),
         least_work(itself),
         least_work(itself, capacity=4),
@@ -248,7 +249,7 @@ def test_storm_contracts_fast_and_grows_slowly() -> None:
 
 def test_full_knowledge_balances_sums_and_least_work_left_balances_what_is_left() -> None:
     paper, ours = full_knowledge().bind(2, Random(0)), full_knowledge(cumulated=False).bind(2, Random(0))
-    for chooser, expected in ((paper, [0, 1, 1, 1, 1]), (ours, [0, 0, 0, 0, 0])):
+    for chooser, expected in ((paper, [0, 1, 1, 1, 1]), (ours, [0, 1, 0, 1, 0])):
         given = []
         for cost_ns in (100, 1, 10, 10, 10):  # each arrives after all before it are done
             chooser.tick(1_000 * len(given))

@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "policy": BASE,
     "topology": BASE | {"policy"},
     "core": BASE | {"policy", "topology", "metrics"},
-    "sim": BELOW_RUNTIME,
+    "sim": BELOW_RUNTIME | {"chart"},
     "runtime": BELOW_RUNTIME | {"ring"},
     "dashboard": {"metrics", "errors", "clock"},
     "testing": BASE | {"policy", "topology", "core", "runtime.connectors"},

@@ -81,7 +81,7 @@ def test_theorem_4_3_against_the_sketch() -> None:
     costs = [1 + (item * item) % 37 for item in range(items)]
     whole = sum(costs)
     found: dict[int, list[float]] = {v: [] for v in (0, 7, 39)}
-    for seed in range(3_000):
+    for seed in range(1_000):
         shape = Shape(2.72 / columns, 0.5, seed)
         assert (shape.rows, shape.columns) == (1, columns)
         pair = CountMinPair(shape)
@@ -188,10 +188,26 @@ def test_new_matrices_start_another_epoch_and_old_replies_are_ignored() -> None:
     assert half._cumulated_ns == [20.0, 20.0]
 
 
+def test_pooled_sketches_price_alike_at_all_tasks() -> None:
+    half = osg(itself, pooled=True).bind(2, Random(0))
+    half.hear(0, matrices(a=10), 0)
+    assert half.stage is Stage.ROUND_ROBIN
+    half.hear(1, matrices(a=30), 0)
+    half.choose_many("aa")
+    assert half._cumulated_ns == [20.0, 20.0]
+
+
+def test_a_reply_may_count_idle_time() -> None:
+    half = osg(itself, idle_counts=True).bind_receiver(0, 2, 1, Random(0))
+    half.executed(0, 1, None, 10, 0, 10)
+    half.executed(0, 1, Sync(1, 20.0), 10, 0, 100)
+    assert half.outbox == [(0, Reply(1, 80.0))]
+
+
 def test_osg_needs_a_key_and_names_a_tuple_without() -> None:
     with pytest.raises(TopologyError, match="a grouping needs a key and has none: grouping=osg"):
         osg()
-    with pytest.raises(LookupError, match="a tuple has no such key: grouping=osg key='user' tuple={'usr': 1}"):
+    with pytest.raises(LookupError, match=r"a tuple has no such key: grouping=osg key='user' tuple=\{'usr': 1\}"):
         osg("user").bind(2, Random(0)).choose_many([{"usr": 1}])
     with pytest.raises(OptionError, match="osg needs window >= 1 and tolerance >= 0: window=0"):
         osg("user", window=0)

@@ -1,7 +1,8 @@
 """Full Knowledge: OSG's greedy choice with exact costs. No system has these; it is the line to be measured against.
 
 ``cumulated`` is the paper's: the sum of all that was ever assigned, as if no task had ever been idle. Otherwise what
-counts is the work that is left, which makes the best use of tasks that an assignment in order can make.
+counts is the work that is left, which makes the best use of tasks that an assignment in order can make; of idle tasks,
+the one that has been so longest. A sender knows its own tuples only: give an oracle one sender.
 """
 
 from __future__ import annotations
@@ -30,10 +31,9 @@ class _Greedy(Quiet):
         done = self._done_ns
         choices = []
         for cost_ns in values:
-            if not self._cumulated:
-                done[:] = [max(at, self._now_ns) for at in done]
             task = done.index(min(done))
-            done[task] += cost_ns * self._slowness[task]
+            begin_ns = done[task] if self._cumulated else max(done[task], self._now_ns)
+            done[task] = begin_ns + cost_ns * self._slowness[task]
             choices.append(task)
         return choices
 

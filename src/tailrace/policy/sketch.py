@@ -7,6 +7,7 @@ was hurt least, and the ratio of its two cells estimates the item's mean.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -21,6 +22,12 @@ class Cells(NamedTuple):
 
     counts: tuple[int, ...]
     sums: tuple[int, ...]
+
+    @classmethod
+    def total(cls, parts: Sequence[Cells]) -> Cells:
+        """One pair of all that was added to the parts, which share a shape."""
+        counts = tuple(map(sum, zip(*(part.counts for part in parts), strict=True)))
+        return cls(counts, tuple(map(sum, zip(*(part.sums for part in parts), strict=True))))
 
 
 class Shape:
