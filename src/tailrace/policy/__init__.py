@@ -13,40 +13,56 @@ from tailrace.policy.osg import Osg, osg
 from tailrace.policy.partial_key import PartialKey, partial_key
 from tailrace.policy.power_of_two import PowerOfTwo, power_of_two
 from tailrace.policy.pull import Pull, pull
+from tailrace.policy.send import NOTHING, Picker, SendScheduler, Waiting
+from tailrace.policy.send_fifo import Fifo, fifo
+from tailrace.policy.send_lbf import LargestBacklogFirst, LargestWorkFirst, lbf, lbf_work
+from tailrace.policy.send_round_robin import RoundRobin, round_robin
 from tailrace.policy.shuffle import Shuffle, shuffle
 from tailrace.policy.storm_load_aware import StormLoadAware, storm_load_aware
 
 __all__ = [
     "ALL",
     "HELD",
+    "NOTHING",
     "Broadcast",
     "Chooser",
     "FeedbackChooser",
     "FeedbackGrouping",
     "Fields",
+    "Fifo",
     "FlinkScan",
     "FullKnowledge",
     "Grouping",
+    "LargestBacklogFirst",
+    "LargestWorkFirst",
     "LeastWork",
     "Local",
     "Osg",
     "PartialKey",
+    "Picker",
     "PowerOfTwo",
     "Pull",
     "Receiver",
+    "RoundRobin",
+    "SendScheduler",
     "Shuffle",
     "StormLoadAware",
+    "Waiting",
     "broadcast",
     "fields",
+    "fifo",
     "flink_scan",
     "full_knowledge",
     "has_feedback",
+    "lbf",
+    "lbf_work",
     "least_work",
     "local",
     "osg",
     "partial_key",
     "power_of_two",
     "pull",
+    "round_robin",
     "shuffle",
     "stable_hash",
     "storm_load_aware",
