@@ -88,7 +88,8 @@ def render_chart(chart: Chart) -> str:
     points = [point for series in chart.series for point in series.points]
     if not points:
         raise ValueError(f"a chart without points: title={chart.title!r}: has anything been measured?")
-    heights = [y for point in points for y in point[1:] if y is not None]
+    ends = [end for point in points for end in (point.low, point.high) if end is not None]
+    heights = [*(point.y for point in points), *(end for end in ends if end > 0 or not chart.log_y)]
     x_axis = _axis([point.x for point in points], LEFT, WIDTH - RIGHT, chart.log_x, from_zero=False)
     y_axis = _axis(heights, HEIGHT - BOTTOM, TOP, chart.log_y, from_zero=True)
     height = HEIGHT + LINE_HEIGHT * (len(chart.series) + len(chart.notes)) + 10
@@ -144,7 +145,8 @@ def _curve(series: Series, place: int, x_axis: Axis, y_axis: Axis) -> list[str]:
     for point in series.points:
         x = x_axis.at(point.x)
         if point.low is not None and point.high is not None:
-            parts.append(_line(x, y_axis.at(point.low), x, y_axis.at(point.high), f'stroke="{colour}"'))
+            low = max(point.low, y_axis.low)  # an interval may reach below what a logarithmic axis can show
+            parts.append(_line(x, y_axis.at(low), x, y_axis.at(point.high), f'stroke="{colour}"'))
         parts.append(f'<circle cx="{x:.1f}" cy="{y_axis.at(point.y):.1f}" r="3" fill="{colour}"/>')
     return parts
 

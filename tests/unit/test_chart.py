@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tailrace.chart import HEIGHT, LEFT, TOP, WIDTH, Axis, Chart, Point, Series, render_chart
+from tailrace.chart import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Axis, Chart, Point, Series, render_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 CHART = Chart(
@@ -64,6 +64,12 @@ def test_a_decade_takes_as_much_room_as_the_next() -> None:
 def test_a_single_point_can_be_drawn() -> None:
     chart = replace(CHART, series=[Series("one", [Point(3, 0)])])
     assert not re.search("nan|inf", render_chart(chart))
+
+
+def test_an_interval_that_leaves_a_logarithmic_axis_is_cut() -> None:
+    chart = replace(CHART, series=[Series("one", [Point(1, 5, -3, 13)])], log_y=True)
+    bars = [line for line in elements(chart, "line") if line.attrib["x1"] == elements(chart, "circle")[0].attrib["cx"]]
+    assert bars[-1].attrib["y1"] == f"{HEIGHT - BOTTOM:.1f}"
 
 
 def test_what_cannot_be_drawn() -> None:
