@@ -8,7 +8,7 @@ that the runtime uses.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -53,7 +53,7 @@ class SlotsResult:
 
 def simulate_slots(
     scheduler: SendScheduler,
-    arrivals: Sequence[Arrival],
+    arrivals: Iterable[Arrival],
     *,
     queues: int,
     slots: int,
