@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -60,7 +62,7 @@ def digests() -> str:
 def test_equal_seeds_give_equal_bits_in_any_process() -> None:
     found = {digests()}
     for hash_seed in ("0", "4711"):
-        path = os.pathsep.join([os.path.dirname(__file__), *filter(None, sys.path)])  # noqa: PTH120
+        path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
         done = subprocess.run(
             [sys.executable, "-c", DIGESTS],
             env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
@@ -78,6 +80,14 @@ def test_seeds_differ_and_policies_see_the_same_tuples() -> None:
     assert one.due_ns != other.due_ns
     assert one.due_ns == pulled.due_ns
     assert one.done_ns != pulled.done_ns
+
+
+def test_the_page_s_python_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "what-if.md").read_text("utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(block, {})
 
 
 def test_it_is_there_as_tr_sim() -> None:
