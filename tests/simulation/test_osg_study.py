@@ -57,6 +57,12 @@ def test_the_sums_of_osg_ignore_idle_time_and_that_is_what_costs_it() -> None:
     assert literal < 1 < idle < mended
 
 
+@pytest.mark.parametrize("name", ["osg", "osg_mended"])
+def test_several_senders_do_not_overshoot(name: str) -> None:
+    """When each of four made up for the imbalance of all, latencies grew to minutes."""
+    assert run_cell(Setting(over_provisioning=1.05, tuples=60_000, senders=4), [name], 1, 1)[name]["speedup"] > 0.5
+
+
 def test_figure_11_changes_speeds_in_the_middle() -> None:
     model = change_model(Setting(tuples=4_000), 1)
     assert [tuple(slow.factor for slow in node.slowdowns) for node in model.nodes] == list(

@@ -133,8 +133,9 @@ def test_a_task_sends_its_matrices_when_they_are_stable() -> None:
 def test_a_task_replies_with_the_difference_once_it_has_executed_the_tuple() -> None:
     half = receiver(senders=2)
     execute(half, 10, 20)
+    execute(half, 15, sender=1)
     execute(half, 5, attached=Sync(3, 30.0), sender=1)
-    assert half.outbox == [(1, Reply(3, 5.0))]
+    assert half.outbox == [(1, Reply(3, -10.0))], "of its own 20; what others sent is not its business"
 
 
 # -- the sender's half
@@ -202,6 +203,9 @@ def test_a_reply_may_count_idle_time() -> None:
     half.executed(0, 1, None, 10, 0, 10)
     half.executed(0, 1, Sync(1, 20.0), 10, 0, 100)
     assert half.outbox == [(0, Reply(1, 80.0))]
+    shared = osg(itself, idle_counts=True).bind_receiver(0, 2, 4, Random(0))
+    shared.executed(2, 1, Sync(1, 20.0), 10, 0, 100)
+    assert shared.outbox == [(2, Reply(1, 5.0))], "each of four senders answers for a quarter"
 
 
 def test_osg_needs_a_key_and_names_a_tuple_without() -> None:

@@ -146,19 +146,23 @@ class OsgReceiver(Silent):
         self._pair = CountMinPair(shape)
         self._snapshot: list[float] | None = None
         self._since_check = 0
-        self._cumulated_ns = 0
+        self._cumulated_ns = [0] * senders
 
     def executed(
         self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
     ) -> None:
-        self._cumulated_ns = now_ns if self._idle_counts else self._cumulated_ns + duration_ns
+        self._cumulated_ns[sender] += duration_ns
         self._pair.add(self._cells_of[self._key_of(value)], duration_ns)
         if isinstance(attached, Sync):
-            self.outbox.append((sender, Reply(attached.epoch, self._cumulated_ns - attached.cumulated_ns)))
+            self.outbox.append((sender, Reply(attached.epoch, self._done_ns(sender, now_ns) - attached.cumulated_ns)))
         self._since_check += 1
         if self._since_check == self._window:
             self._since_check = 0
             self._check()
+
+    def _done_ns(self, sender: int, now_ns: int) -> float:
+        """Of this sender's tuples. If all made up for the work of all, they would overshoot as many times."""
+        return now_ns / self._senders if self._idle_counts else self._cumulated_ns[sender]
 
     def _check(self) -> None:
         means = self._pair.means()
