@@ -30,6 +30,7 @@ from tailrace.topology import Stream, Topology, set_launcher, union
 from tailrace.version import VERSION
 
 if TYPE_CHECKING:
+    from tailrace import sim
     from tailrace.spark.data_sink import to_data_source
     from tailrace.spark.data_source import from_data_source
     from tailrace.spark.dataframe import from_dataframe
@@ -59,6 +60,7 @@ __all__ = [
     "local",
     "local_session",
     "shuffle",
+    "sim",
     "to_call",
     "to_data_source",
     "to_jsonl",
@@ -79,7 +81,9 @@ _ON_SPARK = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs pyspark is imported when it is asked for: a worker does without, and starts faster."""
+    """What needs pyspark, and the simulator, is imported when asked for: a worker does without, and starts faster."""
+    if name == "sim":
+        return import_module("tailrace.sim")
     if name in _ON_SPARK:
         return getattr(import_module(f"tailrace.spark.{_ON_SPARK[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -40,11 +40,11 @@ def test_version_and_help() -> None:
     assert invoke("--version").output == f"tailrace, version {tailrace.__version__}\n"
     result = invoke("--help")
     assert result.exit_code == 0
-    for command in ("run", "doctor", "demo", "bench"):
+    for command in ("run", "doctor", "demo", "bench", "reproduce"):
         assert command in result.output
 
 
-@pytest.mark.parametrize("command", [("run",), ("doctor",), ("demo",), ("bench", "engine")])
+@pytest.mark.parametrize("command", [("run",), ("doctor",), ("demo",), ("bench", "engine"), ("reproduce", "hone")])
 def test_help_shows_examples(command: tuple[str, ...]) -> None:
     result = invoke(*command, "--help")
     assert result.exit_code == 0
@@ -55,6 +55,9 @@ def test_help_shows_examples(command: tuple[str, ...]) -> None:
     ("arguments", "expected"),
     [
         (("demo", "--workers", "0"), "'--workers': 0 is not in the range 1<=x<=64"),
+        (("reproduce", "hone", "--figure", "9"), "'--figure': '9' is not one of '6', '7', '8'"),
+        (("reproduce", "hone", "--streams", "0"), "'--streams': 0 is not in the range x>=1"),
+        (("reproduce", "hone", "--json", "no/such/f.json"), "--json: no such folder: "),
         (("demo", "--seconds", "0.1"), "'--seconds': 0.1 is not in the range x>=1.0"),
         (("bench", "engine", "--host", "storm"), "'--host': 'storm' is not one of 'spark', 'process'"),
         (("demo", "--host", "storm"), "'--host': 'storm' is not one of 'spark', 'process'"),

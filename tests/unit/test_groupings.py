@@ -11,7 +11,7 @@ import pytest
 
 from tailrace.errors import TopologyError
 from tailrace.policy import ALL, Grouping, broadcast, fields, local, shuffle, stable_hash
-from tailrace.policy.fields import CACHE_LIMIT
+from tailrace.policy.keys import CACHE_LIMIT
 from tailrace.testing import check_grouping
 
 EVENTS = [{"user": f"user-{index % 13}", "at": index} for index in range(60)]

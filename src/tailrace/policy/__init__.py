@@ -1,23 +1,69 @@
 """Pure rules that decide where a tuple goes, when, and whether twice. No clocks, no threads, no I/O."""
 
 from tailrace.policy.broadcast import Broadcast, broadcast
+from tailrace.policy.feedback import FeedbackChooser, FeedbackGrouping, Receiver, has_feedback
 from tailrace.policy.fields import Fields, fields
-from tailrace.policy.grouping import ALL, Chooser, Grouping
+from tailrace.policy.flink_scan import FlinkScan, flink_scan
+from tailrace.policy.grouping import ALL, HELD, Chooser, Grouping
 from tailrace.policy.hashing import stable_hash
+from tailrace.policy.least_work import LeastWork, least_work
 from tailrace.policy.local import Local, local
+from tailrace.policy.oracle import FullKnowledge, full_knowledge
+from tailrace.policy.osg import Osg, osg
+from tailrace.policy.partial_key import PartialKey, partial_key
+from tailrace.policy.power_of_two import PowerOfTwo, power_of_two
+from tailrace.policy.pull import Pull, pull
+from tailrace.policy.send import NOTHING, Picker, SendScheduler, Waiting
+from tailrace.policy.send_fifo import Fifo, fifo
+from tailrace.policy.send_lbf import LargestBacklogFirst, LargestWorkFirst, lbf, lbf_work
+from tailrace.policy.send_round_robin import RoundRobin, round_robin
 from tailrace.policy.shuffle import Shuffle, shuffle
+from tailrace.policy.storm_load_aware import StormLoadAware, storm_load_aware
 
 __all__ = [
     "ALL",
+    "HELD",
+    "NOTHING",
     "Broadcast",
     "Chooser",
+    "FeedbackChooser",
+    "FeedbackGrouping",
     "Fields",
+    "Fifo",
+    "FlinkScan",
+    "FullKnowledge",
     "Grouping",
+    "LargestBacklogFirst",
+    "LargestWorkFirst",
+    "LeastWork",
     "Local",
+    "Osg",
+    "PartialKey",
+    "Picker",
+    "PowerOfTwo",
+    "Pull",
+    "Receiver",
+    "RoundRobin",
+    "SendScheduler",
     "Shuffle",
+    "StormLoadAware",
+    "Waiting",
     "broadcast",
     "fields",
+    "fifo",
+    "flink_scan",
+    "full_knowledge",
+    "has_feedback",
+    "lbf",
+    "lbf_work",
+    "least_work",
     "local",
+    "osg",
+    "partial_key",
+    "power_of_two",
+    "pull",
+    "round_robin",
     "shuffle",
     "stable_hash",
+    "storm_load_aware",
 ]

@@ -1,4 +1,8 @@
-"""What a grouping is: the rule that picks the downstream task of a tuple."""
+"""What a grouping is: the rule that picks the downstream task of a tuple.
+
+Groupings that look at load have a second half at the receiving tasks, and messages between the halves: those are in
+``tailrace.policy.feedback``.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,9 @@ from typing import Any, Protocol
 
 ALL = -1
 """A chooser returns this instead of a task index when every task gets the tuple."""
+
+HELD = -2
+"""A ``FeedbackChooser`` returns this when the tuple stays with its sender until some task has room for it."""
 
 
 class Chooser(Protocol):

@@ -1,1 +1,41 @@
-"""Simulations on virtual time, driving the same objects as the runtime."""
+"""Simulations on virtual time, driving the same objects as the runtime.
+
+``simulate`` asks what a policy would do to a workload; ``tailrace.sim.faults`` asks whether anything is lost.
+"""
+
+from tailrace.sim.arrivals import Paced, Poisson, Recorded
+from tailrace.sim.comparison import backlog_chart, latency_chart, render_comparison
+from tailrace.sim.model import Link, Model, Node, Order, Queue, Scope, Slowdown
+from tailrace.sim.modelfile import parse_model, read_model
+from tailrace.sim.policies import POLICIES, named_policy
+from tailrace.sim.report import Report
+from tailrace.sim.service import ByContent, Constant, Exponential, Lognormal, Trace, Uniform
+from tailrace.sim.simulate import simulate
+
+__all__ = [
+    "POLICIES",
+    "ByContent",
+    "Constant",
+    "Exponential",
+    "Link",
+    "Lognormal",
+    "Model",
+    "Node",
+    "Order",
+    "Paced",
+    "Poisson",
+    "Queue",
+    "Recorded",
+    "Report",
+    "Scope",
+    "Slowdown",
+    "Trace",
+    "Uniform",
+    "backlog_chart",
+    "latency_chart",
+    "named_policy",
+    "parse_model",
+    "read_model",
+    "render_comparison",
+    "simulate",
+]

@@ -1,6 +1,7 @@
 """The law of groupings, as a function that any grouping can be put through.
 
-The law is stated in ``tailrace.policy.grouping``; each ``_check_*`` below is one clause of it.
+The law is stated in ``tailrace.policy.grouping``; each ``_check_*`` below is one clause of it. Groupings with a
+receiving half have a law of their own besides, in ``tailrace.policy.feedback``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Any
 import cloudpickle
 
 from tailrace.errors import shorten
-from tailrace.policy.grouping import ALL, Grouping
+from tailrace.policy.feedback import FeedbackGrouping, has_feedback
+from tailrace.policy.grouping import ALL, HELD, Grouping
+from tailrace.testing.feedback import LawBroken, drive_feedback
 
 DEFAULT_VALUES = tuple(f"user-{index * index % 61}" for index in range(200))  # keys repeat, some more than others
 
@@ -25,6 +28,9 @@ import pickle, sys
 from tailrace.testing.grouping import _choose_everywhere
 sys.stdout.buffer.write(pickle.dumps(_choose_everywhere(*pickle.load(sys.stdin.buffer))))
 """
+
+SENDERS = (1, 3)
+"""With how many senders a grouping's halves are tried out: alone, and among others that it does not see."""
 
 
 def check_grouping(
@@ -49,6 +55,8 @@ def check_grouping(
                 _check_keyed(grouping, count, seed, values, whole)
         if grouping.keyed:
             _check_seedless(grouping, count, seeds, values)
+    if has_feedback(grouping):
+        _check_feedback(grouping, tasks, seeds, values)
     _check_other_process(grouping, tasks, seeds, values)
 
 
@@ -59,7 +67,13 @@ def _choose(grouping: Grouping, tasks: int, seed: int, values: Sequence[Any]) ->
 def _choose_everywhere(
     grouping: Grouping, tasks: Sequence[int], seeds: Sequence[int], values: Sequence[Any]
 ) -> dict[tuple[int, int], list[int]]:
-    return {(count, seed): _choose(grouping, count, seed, values) for count in tasks for seed in seeds}
+    """Choices, followed by those with feedback if the grouping has any."""
+    choices = {(count, seed): _choose(grouping, count, seed, values) for count in tasks for seed in seeds}
+    if has_feedback(grouping):
+        for (count, seed), some in choices.items():
+            for senders in SENDERS:
+                some.extend(drive_feedback(grouping, count, senders, seed, values))
+    return choices
 
 
 def _broken(grouping: Grouping, law: str, **facts: object) -> AssertionError:
@@ -81,8 +95,9 @@ def _check_entries(grouping: Grouping, tasks: int, seed: int, values: Sequence[A
     if len(whole) != len(values):
         raise _broken(grouping, "one choice a value", tasks=tasks, seed=seed, values=len(values), choices=len(whole))
     for value, choice in zip(values, whole, strict=True):
-        if not isinstance(choice, int) or not (choice == ALL or 0 <= choice < tasks):
-            law = "a choice is ALL or lies in range(tasks)"
+        special = (ALL, HELD) if has_feedback(grouping) else (ALL,)
+        if not isinstance(choice, int) or not (choice in special or 0 <= choice < tasks):
+            law = f"a choice is {'ALL, HELD' if HELD in special else 'ALL'} or lies in range(tasks)"
             raise _broken(grouping, law, tasks=tasks, seed=seed, value=shorten(value), choice=shorten(choice))
 
 
@@ -130,6 +145,22 @@ def _check_seedless(grouping: Grouping, tasks: int, seeds: Sequence[int], values
         _check_same(grouping, law, values, first, _choose(grouping, tasks, seed, values), tasks=tasks, seed=seed)
 
 
+def _check_feedback(
+    grouping: FeedbackGrouping, tasks: Sequence[int], seeds: Sequence[int], values: Sequence[Any]
+) -> None:
+    for count in tasks:
+        for senders in SENDERS:
+            for seed in seeds:
+                try:
+                    first = drive_feedback(grouping, count, senders, seed, values)
+                    again = drive_feedback(grouping, count, senders, seed, values)
+                except LawBroken as broken:
+                    facts = {**broken.facts, "tasks": count, "senders": senders, "seed": seed}
+                    raise _broken(grouping, broken.law, **facts) from None
+                law = "equal seeds give equal choices"
+                _check_same(grouping, law, values, first, again, tasks=count, senders=senders, seed=seed)
+
+
 def _check_other_process(grouping: Grouping, tasks: Sequence[int], seeds: Sequence[int], values: Sequence[Any]) -> None:
     hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     done = subprocess.run(
@@ -143,5 +174,6 @@ def _check_other_process(grouping: Grouping, tasks: Sequence[int], seeds: Sequen
     if done.returncode != 0:
         raise _broken(grouping, law, error=done.stderr.decode(errors="replace").strip().rpartition("\n")[2])
     there = pickle.loads(done.stdout)
+    shown = list(values) * (1 + len(SENDERS))
     for (count, seed), here in _choose_everywhere(grouping, tasks, seeds, values).items():
-        _check_same(grouping, law, values, here, there[count, seed], tasks=count, seed=seed)
+        _check_same(grouping, law, shown, here, there[count, seed], tasks=count, seed=seed)

@@ -57,6 +57,11 @@ def check_choice(operator: str, option: str, choices: type[_Choice], value: Any)
 def check_grouping(operator: str, grouping: Any) -> Grouping:
     complete = all(hasattr(grouping, attribute) for attribute in ("name", "keyed", "bind"))
     if complete and not isinstance(grouping, type):
+        if hasattr(grouping, "bind_receiver"):
+            raise TopologyError(
+                f"this grouping needs reports from its tasks, which only the simulator has so far: operator={operator} "
+                f"grouping={grouping.name}: did you mean shuffle()?"
+            )
         return grouping  # type: ignore[no-any-return]
     if callable(grouping):
         name = getattr(grouping, "__name__", type(grouping).__name__)

@@ -1,0 +1,98 @@
+"""What a tuple will cost, by content and by task, learnt from what tuples did cost.
+
+Count-Min gives a rare item the average of whatever shares its cells. Here items that occur often are counted exactly,
+and every estimate is drawn towards the mean as far as the item's own history is thin or noisy.
+"""
+
+from __future__ import annotations
+
+MEMORY = 64
+"""Samples of one item that its mean remembers: an old cost counts half after about 44 more samples."""
+
+LONG_MEMORY = 4096
+"""Samples that the overall mean and the variances remember."""
+
+SPEED_MEMORY = 64
+"""Samples of one task by which its speed is judged."""
+
+
+class CostTable:
+    """Mean cost of the items that occur often, of all others, and how slow each task is beside the average one.
+
+    Law: an estimate lies between the smallest and the largest cost that was added, corrected for speed.
+    """
+
+    def __init__(self, tasks: int, capacity: int) -> None:
+        self._capacity = capacity
+        self._items: dict[int, list[float]] = {}  # item -> [samples remembered, mean, hits since the last thinning]
+        self._samples = 0
+        self._mean = 0.0
+        self._spread = 0.0  # mean square about the overall mean
+        self._noise = 0.0  # mean square about an item's own mean
+        self._noise_samples = 0
+        self._slow = [1.0] * tasks
+        self._slow_samples = [0] * tasks
+        self._average_slow = 1.0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def slowness(self, task: int) -> float:
+        """How long this task takes for what takes the average one 1."""
+        return self._slow[task] / self._average_slow
+
+    def estimate(self, item: int) -> float:
+        """Of a task of average speed. 0 if nothing is known yet."""
+        known = self._items.get(item)
+        if known is None:
+            return self._mean
+        samples, mean, _ = known
+        doubt = self._doubt()
+        return (samples * mean + doubt * self._mean) / (samples + doubt)
+
+    def add(self, item: int, task: int, cost: float) -> None:
+        """A tuple with ``item`` took ``task`` this long."""
+        if self._samples:
+            self._judge_speed(task, cost, self.estimate(item))
+            cost /= self.slowness(task)
+        self._samples = min(self._samples + 1, LONG_MEMORY)
+        off = cost - self._mean
+        self._mean += off / self._samples
+        self._spread += (off * off - self._spread) / self._samples
+        self._learn(item, cost)
+
+    def _doubt(self) -> float:
+        """Samples that the overall mean is worth: noise over the variance between items, as in empirical Bayes."""
+        between = self._spread - self._noise
+        if between <= 0:
+            return float(MEMORY)
+        return min(float(MEMORY), self._noise / between)
+
+    def _judge_speed(self, task: int, cost: float, expected: float) -> None:
+        if expected <= 0:
+            return
+        self._slow_samples[task] = samples = min(self._slow_samples[task] + 1, SPEED_MEMORY)
+        self._slow[task] += (cost / expected - self._slow[task]) / (samples + 1)
+        self._average_slow = sum(self._slow) / len(self._slow)
+
+    def _learn(self, item: int, cost: float) -> None:
+        known = self._items.get(item)
+        if known is None:
+            if len(self._items) >= self._capacity:
+                self._thin_out()
+            self._items[item] = [1, cost, 1]
+            return
+        samples, mean, hits = known
+        off = cost - mean
+        self._noise_samples = min(self._noise_samples + 1, LONG_MEMORY)
+        self._noise += (off * off * samples / (samples + 1) - self._noise) / self._noise_samples
+        samples = min(samples + 1, MEMORY)
+        known[:] = samples, mean + off / samples, hits + 1
+
+    def _thin_out(self) -> None:
+        """Halve all hits until some item has none: what was frequent stays, what was frequent long ago goes."""
+        size = len(self._items)
+        while len(self._items) == size:
+            for known in self._items.values():
+                known[2] //= 2
+            self._items = {item: known for item, known in self._items.items() if known[2]}

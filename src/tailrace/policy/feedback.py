@@ -1,0 +1,103 @@
+"""Groupings that look at load: a half at each sender that chooses, a half at each task that reports, messages between.
+
+Nothing in here sends anything. Whoever drives the halves, the simulator or the runtime, does as follows, and carries
+messages between one sender and one task in order.
+
+At a sender: ``tick(now_ns)``, then ``choose_many(values)``. A tuple whose choice is ``HELD`` goes to the end of the
+sender's line. ``hear`` returns tasks, one for each tuple that now leaves the front of that line. After either call
+``attached`` holds messages that travel with tuples, by position in the list just returned, and ``outbox`` messages that
+travel alone; the driver empties both.
+
+At a task: ``received`` when a tuple enters the queue, ``executed`` when it has been run, with its duration and how many
+are still queued; both show what was attached to it. ``hear`` for messages that came alone. After any of the three, and
+once after ``bind_receiver``, the driver empties ``outbox``.
+
+Where several tasks draw from one queue the half of the task that the sender *chose* is told, whoever ran the tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Protocol, TypeGuard
+
+from tailrace.policy.grouping import Chooser, Grouping
+
+Message = tuple[Any, ...]
+"""What travels between the halves: a ``NamedTuple`` of numbers and tuples of numbers, a few bytes when encoded."""
+
+
+class FeedbackChooser(Chooser, Protocol):
+    """The sending half.
+
+    Law: a choice is ``ALL``, ``HELD`` or in ``range(tasks)``. ``hear`` returns entries of ``range(tasks)``, never more
+    than there are tuples in line. A held tuple is released at the latest when all tuples that were sent have been
+    executed and all messages heard. Choices depend on arguments and generator only, never on a clock of its own.
+    """
+
+    attached: list[tuple[int, Message]]
+    """(position in the list last returned, message)"""
+    outbox: list[tuple[int, Message]]
+    """(task, message)"""
+
+    def tick(self, now_ns: int) -> None: ...
+
+    def hear(self, task: int, message: Message, now_ns: int) -> Sequence[int]: ...
+
+
+class Receiver(Protocol):
+    """The half at one receiving task. It serves all senders of the edge.
+
+    Law: ``outbox`` names senders in ``range(senders)``, and what it sends depends on arguments and generator only.
+    """
+
+    outbox: list[tuple[int, Message]]
+    """(sender, message)"""
+
+    def received(self, sender: int, attached: Message | None, now_ns: int) -> None: ...
+
+    def executed(
+        self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
+    ) -> None: ...
+
+    def hear(self, sender: int, message: Message, now_ns: int) -> None: ...
+
+
+class FeedbackGrouping(Grouping, Protocol):
+    """A grouping with two halves. Each sender binds its own chooser: they decide independently.
+
+    Law: that of ``Grouping``; and halves share nothing but messages, which survive pickling.
+    """
+
+    def bind(self, tasks: int, rng: Random) -> FeedbackChooser: ...
+
+    def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> Receiver: ...
+
+
+def has_feedback(grouping: Grouping) -> TypeGuard[FeedbackGrouping]:
+    """Does ``grouping`` have a receiving half?"""
+    return hasattr(grouping, "bind_receiver")
+
+
+class Quiet:
+    """The base of sending halves that hold nothing, attach nothing and take no notice of time."""
+
+    def __init__(self) -> None:
+        self.attached: list[tuple[int, Message]] = []
+        self.outbox: list[tuple[int, Message]] = []
+
+    def tick(self, now_ns: int) -> None:
+        pass
+
+
+class Silent:
+    """The base of receiving halves that look at executed tuples only."""
+
+    def __init__(self) -> None:
+        self.outbox: list[tuple[int, Message]] = []
+
+    def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
+        pass
+
+    def hear(self, sender: int, message: Message, now_ns: int) -> None:
+        raise AssertionError(f"a receiver heard what nobody sends: sender={sender} message={message}")

@@ -1,0 +1,136 @@
+"""Least work left: the task that will be done first, by what is known of every tuple on its way there.
+
+Where ``osg`` adds up estimates for ever and corrects the sum now and then, this keeps the tuples that are in flight,
+each with its price, and strikes them off as they are reported: an error lasts as long as its tuple. Prices come from a
+``CostTable``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tailrace.errors import OptionError
+from tailrace.policy.estimate import CostTable
+from tailrace.policy.feedback import Message, Quiet
+from tailrace.policy.hashing import stable_hash
+from tailrace.policy.keys import Key, Remembered, checked_key, explain_key, key_function
+from tailrace.policy.reports import Done, Reporter
+
+UNKNOWN_NS = 1
+"""The price of a tuple before anything was executed: with equal prices the fewest tuples are the least work."""
+
+
+class _Line:
+    """What one sender knows of one task's queue."""
+
+    __slots__ = ("behind_ns", "head_ends_ns", "others_ns", "prices")
+
+    def __init__(self) -> None:
+        self.prices: deque[int] = deque()  # of this sender's tuples, oldest first
+        self.behind_ns = 0  # all prices but the first
+        self.head_ends_ns = 0
+        self.others_ns = 0  # work of other senders, when the task last reported
+
+    def left_ns(self, now_ns: int) -> int:
+        """A tuple that has outlived its price is expected to take as long again as it is late."""
+        left_ns = self.behind_ns + self.others_ns
+        return left_ns + abs(self.head_ends_ns - now_ns) if self.prices else left_ns
+
+    def add(self, price_ns: int, now_ns: int) -> None:
+        if self.prices:
+            self.behind_ns += price_ns
+        else:
+            self.head_ends_ns = now_ns + price_ns
+        self.prices.append(price_ns)
+
+    def strike(self, count: int, now_ns: int) -> None:
+        """The oldest have been executed. If the queue is not first in, first out, the total is right all the same."""
+        for _ in range(min(count, len(self.prices))):
+            self.prices.popleft()
+            if self.prices:
+                self.behind_ns -= self.prices[0]
+        if self.prices:
+            self.head_ends_ns = now_ns + self.prices[0]
+
+
+class _LeastWork(Quiet):
+    def __init__(self, tasks: int, key: Key, capacity: int) -> None:
+        super().__init__()
+        self._key = key
+        self._item_of = _item_reader(key)
+        self._costs = CostTable(tasks, capacity)
+        self._lines = [_Line() for _ in range(tasks)]
+        self._now_ns = 0
+
+    def tick(self, now_ns: int) -> None:
+        self._now_ns = now_ns
+
+    def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
+        try:
+            items = [self._item_of(value) for value in values]
+        except Exception as error:
+            explain_key("least_work", self._key, values, error)
+            raise
+        return [self._choose(item) for item in items]
+
+    def _choose(self, item: int) -> int:
+        now_ns = self._now_ns
+        price = self._costs.estimate(item)
+        slowness = self._costs.slowness
+        best, best_ns = 0, -1.0
+        for task, line in enumerate(self._lines):
+            done_ns = line.left_ns(now_ns) + price * slowness(task)
+            if best_ns < 0 or done_ns < best_ns:
+                best, best_ns = task, done_ns
+        self._lines[best].add(max(UNKNOWN_NS, int(price * slowness(best))), now_ns)
+        return best
+
+    def hear(self, task: int, message: Message, now_ns: int) -> Sequence[int]:
+        assert isinstance(message, Done), message
+        samples = iter(message.samples)
+        for item in samples:
+            self._costs.add(item, task, next(samples))
+        line = self._lines[task]
+        line.strike(message.tuples, now_ns)
+        line.others_ns = int(message.others * self._costs.estimate(-1))
+        return ()
+
+
+def _item_reader(key: Key) -> Callable[[Any], int]:
+    """The stable hash of a tuple's key."""
+    key_of = key_function(key)
+    hash_of = Remembered(stable_hash)
+    return lambda value: hash_of[key_of(value)]
+
+
+@dataclass(frozen=True)
+class LeastWork:
+    """Send each tuple to the task with the least estimated work left, by content, speed and what was reported."""
+
+    key: Key
+    capacity: int = 8192
+
+    @property
+    def name(self) -> str:
+        return "least_work"
+
+    @property
+    def keyed(self) -> bool:
+        return False
+
+    def bind(self, tasks: int, rng: Random) -> _LeastWork:
+        return _LeastWork(tasks, self.key, self.capacity)
+
+    def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> Reporter:
+        return Reporter(senders, _item_reader(self.key))
+
+
+def least_work(key: Key | None = None, *, capacity: int = 8192) -> LeastWork:
+    """``key`` is what a tuple's cost depends on; ``capacity`` is how many keys have prices of their own."""
+    if capacity < 1:
+        raise OptionError(f"least_work needs room for at least one key: capacity={capacity}")
+    return LeastWork(checked_key("least_work", key), capacity)

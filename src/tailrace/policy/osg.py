@@ -1,0 +1,234 @@
+"""Online shuffle grouping (Rivetti et al., Middleware 2016): the least loaded task by estimated execution time.
+
+Each task sketches how long tuples take it, by content, and sends the sketch when it has become stable. The sender adds
+up what it has assigned to each task, by these estimates, and picks the task with the smallest sum. Estimates err, so
+after every new sketch it asks all tasks, on the next tuple to each, how far off its sum is.
+
+Two options depart from the paper. Without them OSG is slower than round robin wherever tasks have time to spare,
+because the sums know nothing of idle time: a task that once got more has long since worked it off, and is still spared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Any, NamedTuple
+
+from tailrace.errors import OptionError
+from tailrace.policy.feedback import Message, Quiet, Silent
+from tailrace.policy.hashing import stable_hash
+from tailrace.policy.keys import Key, Remembered, checked_key, explain_key, key_function
+from tailrace.policy.sketch import Cells, CountMinPair, Estimates, Shape
+
+
+class Matrices(NamedTuple):
+    """From a task: its stable sketch."""
+
+    content: Cells
+
+
+class Sync(NamedTuple):
+    """On a tuple: what the sender thinks the task has executed, once it has executed this tuple."""
+
+    epoch: int
+    cumulated_ns: float
+
+
+class Reply(NamedTuple):
+    """From a task: how much must be added to be right."""
+
+    epoch: int
+    delta_ns: float
+
+
+class Stage(Enum):
+    """Of the sending half."""
+
+    ROUND_ROBIN = "ROUND_ROBIN"
+    SEND_ALL = "SEND_ALL"
+    WAIT_ALL = "WAIT_ALL"
+    RUN = "RUN"
+
+
+class OsgChooser(Quiet):
+    """The paper's scheduler S."""
+
+    def __init__(self, tasks: int, key: Key, shape: Shape, pooled: bool, turn: int) -> None:
+        super().__init__()
+        self._pooled = pooled
+        self._contents: list[Cells | None] = [None] * tasks
+        self.stage = Stage.ROUND_ROBIN
+        self.epoch = 0
+        self._tasks = tasks
+        self._key = key
+        self._key_of = key_function(key)
+        self._rows = shape.rows
+        self._cells_of = Remembered(lambda found: shape.cells_of(stable_hash(found)))
+        self._cumulated_ns = [0.0] * tasks
+        self._estimates: list[Estimates | None] = [None] * tasks
+        self._turn = turn
+        self._deltas: dict[int, float] = {}
+
+    def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
+        try:
+            items = [self._cells_of[self._key_of(value)] for value in values]
+        except Exception as error:
+            explain_key("osg", self._key, values, error)
+            raise
+        return [self._choose(position, cells) for position, cells in enumerate(items)]
+
+    def _choose(self, position: int, cells: tuple[int, ...]) -> int:
+        cumulated = self._cumulated_ns
+        if self.stage is Stage.ROUND_ROBIN:
+            task = self._turn
+            self._turn = (task + 1) % self._tasks
+            return task
+        if self.stage is Stage.SEND_ALL:
+            task = self._turn
+            self._turn += 1
+        else:
+            task = cumulated.index(min(cumulated))
+        estimates = self._estimates[task]
+        assert estimates is not None, "only ROUND_ROBIN does without estimates"
+        cumulated[task] += estimates.of(cells)
+        if self.stage is Stage.SEND_ALL:
+            self.attached.append((position, Sync(self.epoch, cumulated[task])))
+            if self._turn == self._tasks:
+                self.stage = Stage.WAIT_ALL
+        return task
+
+    def hear(self, task: int, message: Message, now_ns: int) -> Sequence[int]:
+        if isinstance(message, Matrices):
+            self._learn(task, message.content)
+            if self.stage is not Stage.ROUND_ROBIN or None not in self._estimates:
+                self._send_all()
+        elif isinstance(message, Reply) and message.epoch == self.epoch:
+            self._deltas[task] = message.delta_ns
+            if self.stage is Stage.WAIT_ALL and len(self._deltas) == self._tasks:
+                self._synchronize()
+        return ()
+
+    def _learn(self, task: int, content: Cells) -> None:
+        if not self._pooled:
+            self._estimates[task] = Estimates(content, self._rows)
+            return
+        self._contents[task] = content
+        known = [content for content in self._contents if content is not None]
+        if len(known) == self._tasks:
+            self._estimates = [Estimates(Cells.total(known), self._rows)] * self._tasks
+
+    def _send_all(self) -> None:
+        self.stage = Stage.SEND_ALL
+        self.epoch += 1
+        self._turn = 0
+        self._deltas.clear()
+
+    def _synchronize(self) -> None:
+        for task, delta_ns in self._deltas.items():
+            self._cumulated_ns[task] += delta_ns
+        self.stage = Stage.RUN
+
+
+class OsgReceiver(Silent):
+    """The paper's operator instance. START while it has no snapshot, STABILIZING from then until it sends."""
+
+    def __init__(self, senders: int, key: Key, shape: Shape, window: int, tolerance: float, idle_counts: bool) -> None:
+        super().__init__()
+        self._idle_counts = idle_counts
+        self._senders = senders
+        self._key_of = key_function(key)
+        self._shape = shape
+        self._window = window
+        self._tolerance = tolerance
+        self._cells_of = Remembered(lambda found: shape.cells_of(stable_hash(found)))
+        self._pair = CountMinPair(shape)
+        self._snapshot: list[float] | None = None
+        self._since_check = 0
+        self._cumulated_ns = [0] * senders
+
+    def executed(
+        self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
+    ) -> None:
+        self._cumulated_ns[sender] += duration_ns
+        self._pair.add(self._cells_of[self._key_of(value)], duration_ns)
+        if isinstance(attached, Sync):
+            self.outbox.append((sender, Reply(attached.epoch, self._done_ns(sender, now_ns) - attached.cumulated_ns)))
+        self._since_check += 1
+        if self._since_check == self._window:
+            self._since_check = 0
+            self._check()
+
+    def _done_ns(self, sender: int, now_ns: int) -> float:
+        """Of this sender's tuples. If all made up for the work of all, they would overshoot as many times."""
+        return now_ns / self._senders if self._idle_counts else self._cumulated_ns[sender]
+
+    def _check(self) -> None:
+        means = self._pair.means()
+        if self._snapshot is None or _relative_error(self._snapshot, means) > self._tolerance:
+            self._snapshot = means
+            return
+        matrices = Matrices(self._pair.content())
+        self.outbox.extend((sender, matrices) for sender in range(self._senders))
+        self._pair = CountMinPair(self._shape)
+        self._snapshot = None
+
+
+def _relative_error(snapshot: list[float], means: list[float]) -> float:
+    """The paper's eta."""
+    whole = sum(snapshot)
+    return sum(abs(a - b) for a, b in zip(snapshot, means, strict=True)) / whole if whole else 0.0
+
+
+@dataclass(frozen=True)
+class Osg:
+    """Send each tuple where the least estimated execution time has been sent, by content."""
+
+    key: Key
+    window: int = 1024
+    tolerance: float = 0.05
+    epsilon: float = 0.05
+    delta: float = 0.1
+    seed: int = 0  # of the hash functions, which both halves must share
+    pooled: bool = False
+    idle_counts: bool = False
+
+    @property
+    def name(self) -> str:
+        return "osg"
+
+    @property
+    def keyed(self) -> bool:
+        return False
+
+    def bind(self, tasks: int, rng: Random) -> OsgChooser:
+        return OsgChooser(tasks, self.key, self._shape(), self.pooled, rng.randrange(tasks))
+
+    def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> OsgReceiver:
+        return OsgReceiver(senders, self.key, self._shape(), self.window, self.tolerance, self.idle_counts)
+
+    def _shape(self) -> Shape:
+        return Shape(self.epsilon, self.delta, self.seed)
+
+
+def osg(
+    key: Key | None = None,
+    *,
+    window: int = 1024,
+    tolerance: float = 0.05,
+    epsilon: float = 0.05,
+    delta: float = 0.1,
+    seed: int = 0,
+    pooled: bool = False,
+    idle_counts: bool = False,
+) -> Osg:
+    """The paper's grouping: ``key`` is what a tuple's cost depends on; then N, mu, epsilon and delta.
+
+    ``pooled`` estimates from the sum of all sketches, which is right where tasks are equally fast. With
+    ``idle_counts`` a task replies with the time instead of what it has executed: sums become moments of being done.
+    """
+    if window < 1 or tolerance < 0:
+        raise OptionError(f"osg needs window >= 1 and tolerance >= 0: window={window} tolerance={tolerance}")
+    Shape(epsilon, delta, seed)
+    return Osg(checked_key("osg", key), window, tolerance, epsilon, delta, seed, pooled, idle_counts)

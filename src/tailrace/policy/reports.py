@@ -1,0 +1,58 @@
+"""A receiving half that tells senders how many of their tuples have been executed, and how long each took if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tailrace.clock import MILLISECOND_NS
+from tailrace.policy.feedback import Message, Silent
+
+REPORT_EVERY_NS = MILLISECOND_NS
+"""A busy task reports to a sender once in this time, which bounds what feedback costs; an idle one reports at once."""
+
+MAX_REPORT = 256
+"""Tuples in one report: a few kilobytes, and more than Python functions that do anything execute in a millisecond."""
+
+
+class Done(NamedTuple):
+    """From a task to a sender, since the last one."""
+
+    tuples: int
+    samples: tuple[int, ...]  # item, duration_ns, item, duration_ns, …; empty if nobody asked
+    others: int  # tuples of other senders that are in this task's queue
+
+
+class Reporter(Silent):
+    """Counts executed tuples by sender. Law: the counts it reports add up to the tuples it was told of."""
+
+    def __init__(self, senders: int, item_of: Callable[[Any], int] | None) -> None:
+        super().__init__()
+        self._item_of = item_of
+        self._counts = [0] * senders
+        self._samples: list[list[int]] = [[] for _ in range(senders)]
+        self._waiting = [0] * senders
+        self._reported_ns = 0
+
+    def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
+        self._waiting[sender] += 1
+
+    def executed(
+        self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
+    ) -> None:
+        self._counts[sender] += 1
+        self._waiting[sender] -= 1
+        if self._item_of is not None:
+            self._samples[sender] += (self._item_of(value), duration_ns)
+        if not queued or self._counts[sender] >= MAX_REPORT or now_ns - self._reported_ns >= REPORT_EVERY_NS:
+            self._report(now_ns)
+
+    def _report(self, now_ns: int) -> None:
+        self._reported_ns = now_ns
+        here = sum(self._waiting)
+        for sender, count in enumerate(self._counts):
+            if count:
+                samples = tuple(self._samples[sender])
+                self.outbox.append((sender, Done(count, samples, here - self._waiting[sender])))
+                self._samples[sender].clear()
+                self._counts[sender] = 0

@@ -1,0 +1,75 @@
+"""What a send scheduler is: the rule that picks which of a node's outgoing queues may send next."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Protocol
+
+NOTHING = -1
+"""A picker returns this instead of a queue when nothing waits."""
+
+NEVER_NS = 2**63 - 1
+"""The time at which the head of an empty queue became ready: later than any other, so that the oldest is a ``min``."""
+
+
+class Waiting:
+    """What waits in each outgoing queue, one entry a queue. Whoever owns the queues keeps it up to date.
+
+    Plain lists of integers, because a picker looks at them for every tuple that is sent.
+    """
+
+    __slots__ = ("since_ns", "tuples", "work_ns")
+
+    def __init__(self, queues: int) -> None:
+        self.tuples = [0] * queues
+        self.work_ns = [0] * queues  # what the queue's tuples are expected to cost whom they go to, summed
+        self.since_ns = [NEVER_NS] * queues  # when the queue's head became ready to be sent
+
+    def validate(self) -> None:
+        """An empty queue has no work and no head; no other has such a head."""
+        for queue, (tuples, work_ns, since_ns) in enumerate(zip(self.tuples, self.work_ns, self.since_ns, strict=True)):
+            facts = f"queue={queue} tuples={tuples} work_ns={work_ns} since_ns={since_ns}"
+            assert tuples >= 0 and work_ns >= 0, f"a queue holds less than nothing: {facts}"
+            assert tuples > 0 or work_ns == 0, f"an empty queue holds work: {facts}"
+            assert (tuples > 0) == (since_ns < NEVER_NS), f"a queue without tuples has a head, or the reverse: {facts}"
+
+
+class Picker(Protocol):
+    """A send scheduler at work on the queues of one operator's tasks on one node.
+
+    The owner of the queues asks once a turn. What a turn is, a tuple or all that a queue can send within some
+    milliseconds, is the owner's choice, as is the order inside a queue.
+
+    Law: ``pick`` returns ``NOTHING`` or lies in ``range(queues)``, changes nothing in ``waiting``, and follows from
+    what the picker was bound with and shown before.
+    """
+
+    def pick(self, waiting: Waiting, now_ns: int) -> int: ...
+
+
+class SendScheduler(Protocol):
+    """A send scheduler as the user declares it: a value, picklable, without state.
+
+    Law: two pickers bound with equal arguments and equally seeded generators, and shown the same, pick the same in any
+    process. One that is ``work_conserving`` picks a queue that holds something whenever there is one, and ``NOTHING``
+    otherwise. One with an age floor picks the queue with the oldest head once that has waited so long.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def work_conserving(self) -> bool: ...
+
+    @property
+    def age_floor_ns(self) -> int | None: ...
+
+    def bind(self, queues: int, rng: Random) -> Picker: ...
+
+
+def index_from(values: list[int], value: int, start: int) -> int:
+    """Where ``value`` is, at ``start`` or after it, or else before it: ties go round instead of to the first."""
+    try:
+        return values.index(value, start)
+    except ValueError:
+        return values.index(value)

@@ -1,0 +1,104 @@
+"""Count-Min in pairs: how often an item occurred and how long it took in all, in a few hundred cells.
+
+An item adds to one cell of every row. Cells are shared, so a count is never too small; the row with the smallest count
+was hurt least, and the ratio of its two cells estimates the item's mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+from tailrace.errors import OptionError
+
+PRIME = (1 << 61) - 1
+"""Of Carter and Wegman's family: larger than any item, so that two items never agree before the last modulus."""
+
+
+class Cells(NamedTuple):
+    """The content of a pair, row by row in one tuple each."""
+
+    counts: tuple[int, ...]
+    sums: tuple[int, ...]
+
+    @classmethod
+    def total(cls, parts: Sequence[Cells]) -> Cells:
+        """One pair of all that was added to the parts, which share a shape."""
+        counts = tuple(map(sum, zip(*(part.counts for part in parts), strict=True)))
+        return cls(counts, tuple(map(sum, zip(*(part.sums for part in parts), strict=True))))
+
+
+class Shape:
+    """The size of the matrices and the hash functions that all who share a sketch must agree on."""
+
+    __slots__ = ("_hashes", "columns", "rows")
+
+    def __init__(self, epsilon: float, delta: float, seed: int) -> None:
+        if epsilon <= 0 or not 0 < delta < 1:
+            raise OptionError(
+                f"a sketch needs epsilon > 0 and 0 < delta < 1: epsilon={epsilon} delta={delta}: were the two swapped?"
+            )
+        self.rows = math.ceil(math.log2(1 / delta))
+        self.columns = math.ceil(math.e / epsilon)
+        rng = Random(seed)
+        self._hashes = [(rng.randrange(1, PRIME), rng.randrange(PRIME)) for _ in range(self.rows)]
+
+    def cells_of(self, item: int) -> tuple[int, ...]:
+        """One cell a row, as positions in the flat content. 2-universal: two items share a row's cell by 1/columns."""
+        columns = self.columns
+        item %= PRIME
+        return tuple(
+            [row * columns + (a * item + b) % PRIME % columns for row, (a, b) in enumerate(self._hashes)],
+        )
+
+
+class CountMinPair:
+    """Counts and sums of what was added."""
+
+    __slots__ = ("counts", "sums")
+
+    def __init__(self, shape: Shape) -> None:
+        size = shape.rows * shape.columns
+        self.counts = [0] * size
+        self.sums = [0] * size
+
+    def add(self, cells: tuple[int, ...], amount: int) -> None:
+        counts, sums = self.counts, self.sums
+        for cell in cells:
+            counts[cell] += 1
+            sums[cell] += amount
+
+    def means(self) -> list[float]:
+        """Of every cell; of an empty one, 0."""
+        return [total / count if count else 0.0 for count, total in zip(self.counts, self.sums, strict=True)]
+
+    def content(self) -> Cells:
+        return Cells(tuple(self.counts), tuple(self.sums))
+
+
+class Estimates:
+    """What a content says about items: mean per cell, worked out once, because it is asked for every tuple."""
+
+    __slots__ = ("_counts", "_means", "overall")
+
+    def __init__(self, content: Cells, rows: int) -> None:
+        columns = len(content.counts) // rows
+        total = sum(content.counts[:columns])
+        self.overall = sum(content.sums[:columns]) / total if total else 0.0
+        self._counts = content.counts
+        # An item that was never seen has an empty cell in some row. The paper does not say what it costs: the mean.
+        self._means = [
+            added / count if count else self.overall for count, added in zip(content.counts, content.sums, strict=True)
+        ]
+
+    def of(self, cells: tuple[int, ...]) -> float:
+        """The mean at the row with the smallest count; of equals, the first."""
+        counts = self._counts
+        best = cells[0]
+        least = counts[best]
+        for cell in cells:
+            if counts[cell] < least:
+                best, least = cell, counts[cell]
+        return self._means[best]

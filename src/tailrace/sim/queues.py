@@ -1,0 +1,69 @@
+"""Queues in front of tasks: first in, first out, or the shortest expected first, with aging."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import Protocol
+
+from tailrace.policy.estimate import CostTable
+from tailrace.policy.feedback import Message
+
+Job = tuple[int, int, Message | None]
+"""(tuple, the task that its sender chose, what was attached)"""
+
+CAPACITY = 8192  # items with a price of their own
+
+
+class TaskQueue(Protocol):
+    """Law: what was put is taken once."""
+
+    def __len__(self) -> int: ...
+
+    def put(self, job: Job, value: int, now_ns: int) -> None: ...
+
+    def take(self) -> Job: ...
+
+    def ran(self, value: int, duration_ns: int) -> None:
+        """A tuple with this value was run by a task of this queue."""
+        ...
+
+
+class Fifo:
+    """In the order of arrival."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[Job] = deque()
+        self.take = self._jobs.popleft
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def put(self, job: Job, value: int, now_ns: int) -> None:
+        self._jobs.append(job)
+
+    def ran(self, value: int, duration_ns: int) -> None:
+        pass
+
+
+class ShortestFirst:
+    """By expected duration less ``aging`` times the wait. That order never changes while tuples wait side by side."""
+
+    def __init__(self, aging: float) -> None:
+        self._aging = aging
+        self._costs = CostTable(1, CAPACITY)
+        self._jobs: list[tuple[float, int, Job]] = []
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def put(self, job: Job, value: int, now_ns: int) -> None:
+        self._sequence += 1
+        heapq.heappush(self._jobs, (self._costs.estimate(value) + self._aging * now_ns, self._sequence, job))
+
+    def take(self) -> Job:
+        return heapq.heappop(self._jobs)[2]
+
+    def ran(self, value: int, duration_ns: int) -> None:
+        self._costs.add(value, 0, duration_ns)

@@ -1,0 +1,82 @@
+"""What a simulation found."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tailrace.clock import MILLISECOND_NS, SECOND_NS
+from tailrace.metrics.histogram import Histogram
+
+PERCENTILES = (0.5, 0.9, 0.99, 0.999)
+BACKLOG_POINTS = 200
+
+
+@dataclass(frozen=True)
+class Report:
+    """Latencies are from the moment a tuple was due until it had been run."""
+
+    policy: str
+    seed: int
+    due_ns: Sequence[int] = field(repr=False)
+    done_ns: Sequence[int] = field(repr=False)  # of every tuple, in the order in which they were due
+    latencies_ns: Sequence[int] = field(repr=False)  # of every tuple, in the order in which they were done
+    executed: tuple[int, ...]  # tuples of each task
+    busy_ns: tuple[int, ...]  # of each task
+    messages: int  # between the halves of the grouping, besides those on tuples
+
+    @cached_property
+    def _sorted_ns(self) -> list[int]:
+        return sorted(self.latencies_ns)
+
+    @property
+    def mean_ns(self) -> float:
+        return sum(self.latencies_ns) / len(self.latencies_ns)
+
+    def percentile_ns(self, q: float) -> int:
+        """Exact: the smallest latency that at least the fraction ``q`` do not exceed."""
+        rank = -int(-q * len(self._sorted_ns) // 1)
+        return self._sorted_ns[max(0, min(len(self._sorted_ns), rank) - 1)]
+
+    @property
+    def max_ns(self) -> int:
+        return self._sorted_ns[-1]
+
+    @property
+    def end_ns(self) -> int:
+        """When the last tuple was done."""
+        return max(self.done_ns)
+
+    @property
+    def throughput_per_s(self) -> float:
+        return len(self.latencies_ns) * SECOND_NS / self.end_ns
+
+    @property
+    def histogram(self) -> Histogram:
+        """To be merged with those of other seeds."""
+        return Histogram.of(self.latencies_ns)
+
+    def backlog(self, points: int = BACKLOG_POINTS) -> list[tuple[int, int]]:
+        """(time, tuples due and not done) at evenly spaced times."""
+        done_ns = sorted(self.done_ns)
+        times = [self.end_ns * point // points for point in range(points + 1)]
+        return [(at_ns, bisect_right(self.due_ns, at_ns) - bisect_right(done_ns, at_ns)) for at_ns in times]
+
+    def to_json(self) -> dict[str, Any]:
+        quantiles = {f"p{q * 100:g}".replace(".", ""): self.percentile_ns(q) / MILLISECOND_NS for q in PERCENTILES}
+        backlog = self.backlog()
+        return {
+            "policy": self.policy,
+            "seed": self.seed,
+            "tuples": len(self.done_ns),
+            "latencyMs": {"mean": self.mean_ns / MILLISECOND_NS, **quantiles, "max": self.max_ns / MILLISECOND_NS},
+            "throughputPerS": self.throughput_per_s,
+            "maxBacklog": max(tuples for _, tuples in backlog),
+            "executed": list(self.executed),
+            "utilisation": [busy_ns / self.end_ns for busy_ns in self.busy_ns],
+            "messages": self.messages,
+            "backlog": [[at_ns / SECOND_NS, tuples] for at_ns, tuples in backlog],
+        }

@@ -1,0 +1,121 @@
+"""What tuples are and how long they take a task of speed 1. Drawn before a simulation, for all policies alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+from typing import Protocol
+
+from tailrace.errors import OptionError
+
+Drawn = tuple[list[int], list[int]]
+"""Values, which groupings see and may take for keys, and work in nanoseconds, which they do not see."""
+
+
+class Service(Protocol):
+    """Law: as many values and works as asked for, no work below 1; equal generators give equal draws."""
+
+    def draw(self, tuples: int, rng: Random) -> Drawn: ...
+
+
+def _works(works: Sequence[float]) -> list[int]:
+    return [max(1, int(work)) for work in works]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Every tuple alike."""
+
+    mean_ns: int
+
+    def draw(self, tuples: int, rng: Random) -> Drawn:
+        return [0] * tuples, [max(1, self.mean_ns)] * tuples
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Memoryless, and nothing in a tuple tells."""
+
+    mean_ns: int
+
+    def draw(self, tuples: int, rng: Random) -> Drawn:
+        return [0] * tuples, _works([rng.expovariate(1 / self.mean_ns) for _ in range(tuples)])
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Between two bounds, and nothing in a tuple tells."""
+
+    low_ns: int
+    high_ns: int
+
+    def draw(self, tuples: int, rng: Random) -> Drawn:
+        return [0] * tuples, _works([rng.uniform(self.low_ns, self.high_ns) for _ in range(tuples)])
+
+
+@dataclass(frozen=True)
+class Lognormal:
+    """A heavy tail: ``sigma`` 1 puts p99 at six times the mean. Nothing in a tuple tells."""
+
+    mean_ns: int
+    sigma: float
+
+    def draw(self, tuples: int, rng: Random) -> Drawn:
+        mu = math.log(self.mean_ns) - self.sigma**2 / 2
+        return [0] * tuples, _works([rng.lognormvariate(mu, self.sigma) for _ in range(tuples)])
+
+
+@dataclass(frozen=True)
+class ByContent:
+    """OSG's streams: items by a Zipf law, each with one of a number of costs, evenly spaced and dealt at random.
+
+    ``jitter`` is the standard deviation of a tuple's work about its item's cost, relative to it.
+    """
+
+    items: int = 4096
+    alpha: float = 1.0  # of the Zipf law; 0: uniform
+    costs: int = 64
+    low_ns: int = 1_000_000
+    high_ns: int = 64_000_000
+    jitter: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.items < 1 or self.costs < 1 or self.alpha < 0 or not 0 < self.low_ns <= self.high_ns:
+            raise OptionError(f"not a service by content: {self}")
+
+    def draw(self, tuples: int, rng: Random) -> Drawn:
+        cost_of = [self._cost_ns(index % self.costs) for index in range(self.items)]
+        rng.shuffle(cost_of)
+        weights = list(accumulate((rank + 1) ** -self.alpha for rank in range(self.items)))
+        values = rng.choices(range(self.items), cum_weights=weights, k=tuples)
+        if not self.jitter:
+            return values, [cost_of[value] for value in values]
+        return values, _works([cost_of[value] * max(0.0, rng.gauss(1, self.jitter)) for value in values])
+
+    def _cost_ns(self, step: int) -> int:
+        if self.costs == 1:
+            return self.low_ns
+        return self.low_ns + (self.high_ns - self.low_ns) * step // (self.costs - 1)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """As it was once seen: a key and a duration a tuple."""
+
+    values: tuple[int, ...]
+    works_ns: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.works_ns) or min(self.works_ns, default=0) < 1:
+            raise OptionError(
+                f"a trace needs a duration above zero for every tuple: values={len(self.values)} "
+                f"works={len(self.works_ns)}"
+            )
+
+    def draw(self, tuples: int, rng: Random) -> Drawn:
+        if tuples > len(self.values):
+            raise OptionError(f"more tuples than in the trace: tuples={tuples} trace={len(self.values)}")
+        return list(self.values[:tuples]), list(self.works_ns[:tuples])
