@@ -28,6 +28,8 @@ class Series:
     label: str
     points: Sequence[Point]
     dashed: bool = False
+    colour: int | None = None  # its place in the chart, unless some series belong together
+    line: bool = True  # or marks only
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     notes: Sequence[str] = ()
+    band: tuple[float, float] | None = None  # of x, shaded
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ def render_chart(chart: Chart) -> str:
         ' font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
         _text(WIDTH / 2, 24, chart.title, "middle", ' font-size="15"'),
+        *_band(chart.band, x_axis),
         *_axes(chart, x_axis, y_axis),
         *(part for place, series in enumerate(chart.series) for part in _curve(series, place, x_axis, y_axis)),
         *_legend(chart),
@@ -112,6 +116,14 @@ def _text(x: float, y: float, text: str, anchor: str = "start", more: str = "") 
 
 def _line(x1: float, y1: float, x2: float, y2: float, stroke: str) -> str:
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {stroke}/>'
+
+
+def _band(band: tuple[float, float] | None, x_axis: Axis) -> list[str]:
+    if band is None:
+        return []
+    low, high = (x_axis.at(min(max(edge, x_axis.low), x_axis.high)) for edge in band)
+    box = f'x="{low:.1f}" y="{TOP}" width="{high - low:.1f}" height="{HEIGHT - BOTTOM - TOP}"'
+    return [f'<rect {box} fill="#dddddd"/>']
 
 
 def _axes(chart: Chart, x_axis: Axis, y_axis: Axis) -> list[str]:
@@ -133,29 +145,42 @@ def _axes(chart: Chart, x_axis: Axis, y_axis: Axis) -> list[str]:
     ]
 
 
+def _colour(series: Series, place: int) -> str:
+    return COLOURS[(place if series.colour is None else series.colour) % len(COLOURS)]
+
+
 def _stroke(series: Series, place: int) -> str:
     dashes = ' stroke-dasharray="6 4"' if series.dashed else ""
-    return f'stroke="{COLOURS[place % len(COLOURS)]}" stroke-width="2"{dashes}'
+    return f'stroke="{_colour(series, place)}" stroke-width="2"{dashes}'
 
 
 def _curve(series: Series, place: int, x_axis: Axis, y_axis: Axis) -> list[str]:
-    colour = COLOURS[place % len(COLOURS)]
     path = " ".join(f"{x_axis.at(point.x):.1f},{y_axis.at(point.y):.1f}" for point in series.points)
-    parts = [f'<polyline points="{path}" fill="none" {_stroke(series, place)}/>']
+    parts = [f'<polyline points="{path}" fill="none" {_stroke(series, place)}/>'] if series.line else []
     for point in series.points:
         x = x_axis.at(point.x)
         if point.low is not None and point.high is not None:
             low = max(point.low, y_axis.low)  # an interval may reach below what a logarithmic axis can show
-            parts.append(_line(x, y_axis.at(low), x, y_axis.at(point.high), f'stroke="{colour}"'))
-        parts.append(f'<circle cx="{x:.1f}" cy="{y_axis.at(point.y):.1f}" r="3" fill="{colour}"/>')
+            stroke = f'stroke="{_colour(series, place)}"'
+            parts.append(_line(x, y_axis.at(low), x, y_axis.at(point.high), stroke))
+        parts.append(_mark(series, place, x, y_axis.at(point.y)))
     return parts
+
+
+def _mark(series: Series, place: int, x: float, y: float) -> str:
+    radius = 3 if series.line else 6
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{_colour(series, place)}"/>'
 
 
 def _legend(chart: Chart) -> list[str]:
     parts, y = [], HEIGHT + 4.0
     for place, series in enumerate(chart.series):
-        parts.append(_line(LEFT, y - 4, LEFT + 30, y - 4, _stroke(series, place)))
-        parts.append(_text(LEFT + 38, y, series.label))
+        sample = (
+            _line(LEFT, y - 4, LEFT + 30, y - 4, _stroke(series, place))
+            if series.line
+            else _mark(series, place, LEFT + 15, y - 4)
+        )
+        parts += [sample, _text(LEFT + 38, y, series.label)]
         y += LINE_HEIGHT
     for note in chart.notes:
         parts.append(_text(LEFT, y, note))

@@ -19,9 +19,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tailrace
-from tailrace import TailraceError, cli, demo
+from tailrace import TailraceError, demo
 from tailrace.bench import engine
-from tailrace.cli import main
+from tailrace.cli import common, main, running
 
 TAILRACE = [sys.executable, "-m", "tailrace.cli"]
 BARE_AND_OURS = [
@@ -307,7 +307,7 @@ def test_which_topology_must_be_clear(tmp_path: Path, code: str, name: str, expe
 def test_one_topology_under_two_names_is_one(tmp_path: Path) -> None:
     file = tmp_path / "f.py"
     file.write_text("import tailrace as tr\na = b = tr.Topology('one')\n")
-    assert cli.load_topology(str(file)).name == "one"
+    assert running.load_topology(str(file)).name == "one"
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_doctor_tells_what_is_wrong(monkeypatch: pytest.MonkeyPatch, ok: bool) -
     findings = [doctor.Finding(True, "Java", "version 17"), doctor.Finding(ok, "slots", "4 of 4 free")]
     monkeypatch.setattr(doctor, "check_java", lambda: findings[0])
     monkeypatch.setattr(doctor, "examine", lambda spark: doctor.Diagnosis(findings, []))
-    monkeypatch.setattr(cli, "_session", no_session)
+    monkeypatch.setattr(common, "session", no_session)
     result = invoke("doctor")
     assert result.exit_code == (0 if ok else 1)
     assert f"✓ Java: version 17\n{'✓' if ok else '✗'} slots: 4 of 4 free\n" in result.output

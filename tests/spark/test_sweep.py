@@ -167,7 +167,7 @@ def test_the_command(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Mo
     def session(*asked: Any) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(cli, "_session", session)
+    monkeypatch.setattr(cli.common, "session", session)
     monkeypatch.chdir(tmp_path)
     arguments = ["reproduce", "hone", "--figure", "8", "--streams", "1", "--json", "found.json"]
     done = CliRunner().invoke(cli.main, arguments, catch_exceptions=False)

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 from tailrace.bench import ipc, ipc_channels, ipc_figure8
 from tailrace.bench._ipc_process import check_count, latencies, pace
-from tailrace.bench.chart import Axis, Chart, Series, render_chart
 from tailrace.bench.ipc_channels import CONTESTANTS
 from tailrace.bench.ipc_pairs import FLAT_OUT, RING_BYTES
 from tailrace.bench.ipc_table import render_table
@@ -196,23 +195,6 @@ def test_figure_8_needs_the_ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     said: list[str] = []
     assert ipc_figure8.draw_figure8(tmp_path, ipc.QUICK, said.append) == []
     assert said == [f"Figure 8 is left out: {NO_RING}"]
-
-
-def test_a_chart_is_svg_with_every_series_and_note() -> None:
-    chart = Chart(
-        "a < b", "x", "y", [Series("one & two", [(1, 10), (100, 1000)], 0), Series("mark", [(10, 50)], 1, line=False)],
-        band=(5, 20), notes=["a note"],
-    )  # fmt: skip
-    root = ElementTree.fromstring(render_chart(chart))
-    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"a < b", "one & two", "mark", "a note", "x", "y"} <= set(texts)
-    assert len(list(root.iter("{http://www.w3.org/2000/svg}polyline"))) == 1
-
-
-def test_an_axis_is_logarithmic() -> None:
-    axis = Axis(1, 10_000, 0, 400)
-    assert [round(axis.at(value)) for value in (1, 10, 100, 10_000)] == [0, 100, 200, 400]
-    assert axis.ticks()[:4] == [1, 2, 5, 10]
 
 
 # --- the command

@@ -36,6 +36,15 @@ def test_every_series_point_and_word_is_there(log: bool) -> None:
         assert TOP <= float(circle.attrib["cy"]) <= HEIGHT
 
 
+def test_marks_without_a_line_a_band_and_colours_that_belong_together() -> None:
+    one, two = CHART.series
+    chart = replace(CHART, series=[one, replace(two, line=False, colour=0)], band=(2, 5))
+    assert len(elements(chart, "polyline")) == 1
+    assert len({circle.attrib["fill"] for circle in elements(chart, "circle")}) == 1
+    _, band, _ = elements(chart, "rect")
+    assert LEFT < float(band.attrib["x"]) < float(band.attrib["x"]) + float(band.attrib["width"]) < WIDTH
+
+
 def test_an_interval_is_a_line_around_its_point() -> None:
     first = elements(CHART, "circle")[0]
     bars = [line for line in elements(CHART, "line") if line.attrib["x1"] == line.attrib["x2"] == first.attrib["cx"]]

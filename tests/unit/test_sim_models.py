@@ -152,7 +152,8 @@ def test_the_command_compares_and_writes(tmp_path: Path) -> None:
     policies = ["--policy", "shuffle", "--policy", "pull"]
     result = CliRunner().invoke(main, ["sim", str(model), *policies, "--json", str(out), "--plots", str(plots)])
     assert result.exit_code == 0, result.output
-    header, shuffled, pulled = result.output.splitlines()
+    header, shuffled, pulled, _, written = result.output.splitlines()
+    assert written == f"written to {out}"
     assert header.split() == ["policy", "mean", "p50", "p90", "p99", "p99.9", "max", "speed-up", "messages"]
     assert shuffled.startswith("shuffle") and pulled.startswith("pull")
     first, second = json.loads(out.read_text())

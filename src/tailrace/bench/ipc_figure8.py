@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tailrace.bench.chart import Chart, Series, render_chart
 from tailrace.bench.ipc import IpcSizes
 from tailrace.bench.ipc_pairs import Pairs
 from tailrace.bench.turns import Contest, Figures, Say, machine_facts, machine_line, summarise, take_turns
+from tailrace.chart import Chart, Series, render_chart
+from tailrace.chart import Point as ChartPoint
 from tailrace.ring import why_unavailable
 from tailrace.ring.segment import ring_capacity
 
@@ -113,8 +114,8 @@ def _rows(figure: str, points: Sequence[Point], result: dict[str, Any]) -> Itera
             yield ("theirs", "netty", size, THEIR_NETTY_RATE, "", "", mean_us, "")
 
 
-def _curve(points: Sequence[Point], result: dict[str, Any], stem: str, x: str) -> list[tuple[float, float]]:
-    return [(getattr(point, x), result[point.key(stem)]) for point in points]
+def _curve(points: Sequence[Point], result: dict[str, Any], stem: str, x: str) -> list[ChartPoint]:
+    return [ChartPoint(getattr(point, x), result[point.key(stem)]) for point in points]
 
 
 def chart_a(points: Sequence[Point], result: dict[str, Any], note: str) -> Chart:
@@ -122,16 +123,18 @@ def chart_a(points: Sequence[Point], result: dict[str, Any], note: str) -> Chart
         _curve([point for point in points if point.name == name], result, "p50_us", "message_bytes")
         for name in ("ring", "tcp")
     )
-    half = [(size, latency / 2) for size, latency in tcp]
+    half = [ChartPoint(point.x, point.y / 2) for point in tcp]
     return Chart(
         f"Figure 8a: latency against message size, {A_RATE} messages/s, ring of {A_CAPACITY >> 20} MiB",
         "bytes",
         "p50, us",
         (
-            Series("TCP", tcp, 1),
-            Series("ring", ring, 0),
-            Series("half of TCP: their ring takes about half of Netty at every size", half, 2, dashed=True),
+            Series("TCP", tcp, colour=1),
+            Series("ring", ring, colour=0),
+            Series("half of TCP: their ring takes about half of Netty at every size", half, dashed=True, colour=2),
         ),
+        log_x=True,
+        log_y=True,
         notes=(note, THEIR_SUMMARY),
     )
 
@@ -142,11 +145,12 @@ def chart_b(points: Sequence[Point], result: dict[str, Any], note: str) -> Chart
         for name, title in (("tcp", "TCP"), ("ring", "ring")):
             some = [point for point in points if point.name == name and point.message_bytes == size]
             curve = _curve(some, result, "p50_us", "rate")
-            series.append(Series(f"{title}, {size:,} bytes", curve, 2 * colour + (name == "ring"), name == "tcp"))
+            series.append(Series(f"{title}, {size:,} bytes", curve, name == "tcp", 2 * colour + (name == "ring")))
     for colour, (size, mean_us) in enumerate(THEIR_NETTY_US.items()):
         label = f"theirs: Netty, {size:,} bytes, {mean_us / 1e3:.2f} ms on average"
-        series.append(Series(label, [(THEIR_NETTY_RATE, mean_us)], 2 * colour, line=False))
-    return Chart("Figure 8b: latency against rate", "messages/s", "p50, us", tuple(series), notes=(note, THEIR_SUMMARY))
+        series.append(Series(label, [ChartPoint(THEIR_NETTY_RATE, mean_us)], colour=2 * colour, line=False))
+    title = "Figure 8b: latency against rate"
+    return Chart(title, "messages/s", "p50, us", series, log_x=True, log_y=True, notes=(note, THEIR_SUMMARY))
 
 
 def chart_c(points: Sequence[Point], result: dict[str, Any], note: str) -> Chart:
@@ -154,13 +158,15 @@ def chart_c(points: Sequence[Point], result: dict[str, Any], note: str) -> Chart
     for colour, size in enumerate(C_BYTES):
         some = [point for point in points if point.message_bytes == size]
         for stem in ("p50_us", "p99_us"):
-            curve = [(point.capacity / size, result[point.key(stem)]) for point in some]
-            series.append(Series(f"{size:,} bytes, {stem[:3]}", curve, colour, dashed=stem == "p99_us"))
+            curve = [ChartPoint(point.capacity / size, result[point.key(stem)]) for point in some]
+            series.append(Series(f"{size:,} bytes, {stem[:3]}", curve, stem == "p99_us", colour))
     return Chart(
         f"Figure 8c: latency against the size of the ring, {C_RATE:,} messages/s",
         "messages that the ring has room for",
         "us",
-        tuple(series),
+        series,
+        log_x=True,
+        log_y=True,
         band=C_THEIR_BEST,
         notes=(note, "Shaded: {} to {} messages, the best size for theirs.".format(*C_THEIR_BEST)),
     )

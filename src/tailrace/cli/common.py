@@ -1,0 +1,88 @@
+"""What the commands have in common: options, a session, a file for figures, and errors that a person can read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tailrace import TailraceError, TaskError
+
+MIN_SECONDS = 1.0  # below that nothing is left of a benchmark after its warm-up, and of the demo after its start
+SPARE_SLOTS = 1  # of a local Spark: a worker that is lost can come back before its old task is cleared away
+
+Conf = dict[str, str]
+
+
+def parse_conf(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> Conf:
+    for value in values:
+        if "=" not in value.strip("="):
+            raise click.BadParameter(f"{value!r} is not of the form key=value; for example spark.executor.memory=2g")
+    return {key.strip(): text.strip() for key, _, text in (value.partition("=") for value in values)}
+
+
+host_option = click.option(
+    "--host",
+    type=click.Choice(["spark", "process"]),
+    default="spark",
+    show_default=True,
+    help="What hosts the workers: Spark, or plain processes on this machine, which need no Java.",
+)
+master_option = click.option(
+    "--master", metavar="URL", help="Spark master, such as spark://host:7077 or yarn. Without it: a local Spark."
+)
+conf_option = click.option(
+    "--conf",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=parse_conf,
+    help="A Spark setting, such as spark.log.level=WARN. May be repeated.",
+)
+
+
+def check_folder_of(file: Path | None) -> None:
+    if file is not None and not file.absolute().parent.is_dir():
+        raise click.BadParameter(f"no such folder: {file.absolute().parent}", param_hint="--json")
+
+
+@contextmanager
+def session(host: str, master: str | None, conf: Conf, slots: int | None) -> Iterator[Any]:
+    """A Spark session, stopped at the end; a local one has so many slots. None if Spark is not to host the workers."""
+    if host != "spark":
+        yield None
+        return
+    if sys.stderr.isatty():
+        click.echo("starting Spark …", err=True)
+    from tailrace.spark.session import local_session, open_session
+
+    spark = local_session(slots, conf=conf) if master is None else open_session(master, conf)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def errors_for_people() -> Iterator[None]:
+    """What Tailrace raises on purpose says enough: no traceback of ours around it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except TaskError as error:
+        click.echo(str(error), err=True)  # begins with the user's traceback
+        sys.exit(1)
+    except TailraceError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def write_figures(json_file: Path | None, result: Any) -> None:
+    if json_file is not None:
+        json_file.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+        click.echo(f"\nwritten to {json_file}")

@@ -1,0 +1,88 @@
+"""``tailrace bench``: benchmarks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import click
+
+from tailrace.cli import common
+from tailrace.cli.common import MIN_SECONDS, check_folder_of, errors_for_people, host_option, write_figures
+
+
+@click.group()
+def bench() -> None:
+    """Measure, beside baselines that are hard to beat."""
+
+
+@bench.command()
+@host_option
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures here."
+)
+@click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--sentences", type=click.IntRange(min=1_000), default=100_000, show_default=True, help="To count words of."
+)
+@click.option(
+    "--seconds", type=click.FloatRange(min=MIN_SECONDS), default=5.0, show_default=True, help="Of hops, at each rate."
+)
+def engine(host: str, json_file: Path | None, repeats: int, sentences: int, seconds: float) -> None:
+    """Throughput against Bytewax, latency against bare sockets and against Spark's micro-batches.
+
+    \b
+      tailrace bench engine --json figures.json
+      tailrace bench engine --host process    without Spark, and not compared with it
+    """
+    check_folder_of(json_file)
+    from tailrace.bench.engine import WORKERS, Sizes, render_table, run_engine_benchmark
+
+    with errors_for_people(), common.session(host, None, {}, WORKERS) as spark:
+        sizes = Sizes(sentences, seconds, repeats)
+        result = run_engine_benchmark(sizes, lambda line: click.echo(line, err=True), spark)
+    click.echo(f"\n{render_table(result)}")
+    write_figures(json_file, result)
+
+
+@bench.command()
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures here."
+)
+@click.option("--repeats", type=click.IntRange(min=1), help="[default: 5, or 1 with --quick]")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0.1), help="Of each measurement.  [default: 0.5, or 0.15 with --quick]"
+)
+@click.option("--quick", is_flag=True, help="Half a minute instead of six: to see that it works.")
+@click.option(
+    "--plots",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Also measure and draw Figure 8 of the TurboStream paper, into this folder.",
+)
+def ipc(json_file: Path | None, repeats: int | None, seconds: float | None, quick: bool, plots: Path | None) -> None:
+    """Latency, speed and CPU time of the rings, TCP, Unix sockets, multiprocessing.Queue and ZeroMQ.
+
+    \b
+      tailrace bench ipc --json figures.json
+      tailrace bench ipc --quick
+      tailrace bench ipc --plots figure8/
+    """
+    check_folder_of(json_file)
+    from tailrace.bench.ipc import QUICK, IpcSizes, run_ipc_benchmark
+    from tailrace.bench.ipc_table import render_table
+
+    given = {name: value for name, value in {"repeats": repeats, "seconds": seconds}.items() if value is not None}
+    sizes = replace(QUICK if quick else IpcSizes(), **given)  # type: ignore[arg-type]
+    say = partial(click.echo, err=True)
+    with errors_for_people():
+        result = run_ipc_benchmark(sizes, say)
+        click.echo(f"\n{render_table(result)}")
+        write_figures(json_file, result)
+        if plots is not None:
+            from tailrace.bench.ipc_figure8 import draw_figure8
+
+            drawn = draw_figure8(plots, sizes, say)
+            for path in drawn:
+                click.echo(f"drawn: {path}")

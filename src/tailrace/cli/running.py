@@ -1,0 +1,204 @@
+"""``tailrace run``: the topology that a file defines."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TextIO
+
+import click
+import cloudpickle
+from rich.console import Console
+
+import tailrace
+from tailrace import Run, TailraceError, Topology
+from tailrace.cli import common
+from tailrace.cli.common import SPARE_SLOTS, Conf, conf_option, errors_for_people, host_option, master_option
+from tailrace.dashboard import render_summary, watch
+
+GLANCE_S = 0.1  # how soon a new progress is written down; there is one a second
+FILE_MODULE = "__tailrace_file__"  # no module that workers could import: what the file defines travels by value
+
+
+@click.command()
+@click.argument("file", metavar="FILE.py[:NAME]")
+@host_option
+@master_option
+@conf_option
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1024),
+    help="Each takes a slot of Spark.  [default: spark.tailrace.workers, or else 2]",
+)
+@click.option(
+    "--checkpoint",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Remember here how far the run got. The next run with the same folder goes on from there.",
+)
+@click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics here.")
+@click.option("--json", "as_json", is_flag=True, help="Write each progress as a line of JSON, and nothing else.")
+def run(
+    file: str,
+    host: str,
+    master: str | None,
+    conf: Conf,
+    workers: int | None,
+    checkpoint: str | None,
+    metrics_port: int | None,
+    as_json: bool,
+) -> None:
+    """Run the topology that a Python file defines.
+
+    If the file defines several topologies, name the variable after a colon. Code of the file that is to run with plain
+    python only belongs under `if __name__ == "__main__"`.
+
+    \b
+      tailrace run words.py
+      tailrace run words.py:topology --workers 4 --checkpoint state/
+      tailrace run words.py --master spark://host:7077 --conf spark.executor.memory=2g
+      tailrace run words.py --json | jq .latencyMs.complete.p99
+
+    Ctrl-C drains: nothing more is read, and what was read still arrives. A second Ctrl-C gives up. Exit codes: 0 when
+    all is done, 1 after an error, 130 after Ctrl-C.
+    """
+    if host == "process" and (master is not None or conf):
+        raise click.BadParameter("only Spark has it; did you mean --host spark?", param_hint="--master, --conf")
+    topology = load_topology(file)
+    with ExitStack() as stack:
+        stack.enter_context(errors_for_people())
+        out = sys.stdout
+        if as_json:
+            stack.enter_context(redirect_stdout(sys.stderr))  # what workers print must not get between the lines
+        slots = workers + SPARE_SLOTS if workers is not None else None
+        spark = stack.enter_context(common.session(host, master, conf, slots))
+        options: dict[str, Any] = {"workers": workers, "checkpoint": checkpoint}
+        handle: Run = topology.run(spark, **{name: value for name, value in options.items() if value is not None})
+        stack.enter_context(stopped_at_the_end(handle))
+        if metrics_port is not None:
+            stack.enter_context(_metrics(handle, metrics_port))
+        code = _attend(handle, out if as_json else None)
+    sys.exit(code)
+
+
+def load_topology(place: str) -> Topology:
+    """The topology of ``FILE.py`` or ``FILE.py:NAME``. Complains the way a command does."""
+    path, name = _split(place)
+    if not path.is_file():
+        raise click.BadParameter(f"no such file: {path}; are you in the right folder?", param_hint="FILE.py")
+    found = {key: value for key, value in vars(_load(path)).items() if isinstance(value, Topology)}
+    names = ", ".join(found) or "none"
+    if name:
+        if name not in found:
+            raise click.BadParameter(f"no such topology: {path}:{name}; topologies={names}", param_hint="FILE.py")
+        return found[name]
+    if not found:
+        raise click.BadParameter(
+            f"no topology in {path}; is it inside a function? It must be a variable of the file.", param_hint="FILE.py"
+        )
+    if len({id(topology) for topology in found.values()}) > 1:
+        raise click.BadParameter(
+            f"several topologies in {path}: {names}; which one? Say {path}:{next(iter(found))}", param_hint="FILE.py"
+        )
+    return next(iter(found.values()))
+
+
+def _split(place: str) -> tuple[Path, str]:
+    file, colon, name = place.rpartition(":")
+    return (Path(file), name) if colon and name.isidentifier() and not Path(place).is_file() else (Path(place), "")
+
+
+def _load(path: Path) -> ModuleType:
+    """Execute the user's file much as ``python FILE.py`` would, except that it is not ``__main__``."""
+    module = ModuleType(FILE_MODULE)
+    module.__file__ = str(path)
+    sys.path.insert(0, str(path.absolute().parent))
+    sys.modules[FILE_MODULE] = module  # dataclasses look their module up
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+    except Exception as error:
+        click.echo(users_traceback(error), err=True, nl=False)
+        sys.exit(1)
+    finally:
+        # What a module holds that cannot be looked up is pickled by value, also by workers that pass it on.
+        cloudpickle.unregister_pickle_by_value(module)
+        del sys.modules[FILE_MODULE]
+    return module
+
+
+def users_traceback(error: BaseException) -> str:
+    """The traceback without the frames that are ours."""
+    ours = str(Path(tailrace.__file__).parent) + os.sep
+    story = traceback.TracebackException.from_exception(error)
+    told: traceback.TracebackException | None = story
+    while told is not None:
+        frames = [frame for frame in told.stack if not frame.filename.startswith(ours)]
+        told.stack = traceback.StackSummary.from_list(frames)
+        told = told.__cause__ or told.__context__
+    return "".join(story.format())
+
+
+def _attend(handle: Run, json_out: TextIO | None) -> int:
+    """Show the run until it ends, and tell how it ended. Returns the exit code."""
+    from tailrace.demo import attend
+
+    console = Console(stderr=json_out is not None)
+    if json_out is None:
+        show = partial(watch, handle, console=console, summary_follows=True)
+    else:
+        show = partial(_write_json, handle, json_out)
+    ending = attend(handle, show, console)
+    if json_out is not None and ending != "ended":
+        _write_json(handle, json_out)
+    error = handle.exception()
+    if error is not None and ending != "gave up":
+        raise error
+    if error is None and json_out is None and handle.lastProgress is not None:
+        console.print(f"\n{render_summary(handle.lastProgress)}", markup=False, highlight=False, soft_wrap=True)
+    return 0 if ending == "ended" else 130
+
+
+def _write_json(handle: Run, out: TextIO) -> None:
+    """Every progress until the run is over, the last one included."""
+    shown = None
+    active = True
+    while active:
+        active = handle.isActive  # asked before the progress is read: the last one read is then final
+        progress = handle.lastProgress
+        if progress is not None and progress is not shown:
+            print(json.dumps(progress), file=out, flush=True)
+            shown = progress
+        if active:
+            time.sleep(GLANCE_S)
+
+
+@contextmanager
+def stopped_at_the_end(handle: Run) -> Iterator[None]:
+    """Whatever goes wrong in here, no worker stays behind."""
+    try:
+        yield
+    finally:
+        if handle.isActive:
+            handle.stop(0)
+
+
+@contextmanager
+def _metrics(handle: Run, port: int) -> Iterator[None]:
+    from tailrace.metrics.prometheus import serve_metrics
+
+    try:
+        server = serve_metrics(handle, port)
+    except OSError as error:
+        raise TailraceError(f"no metrics: {error}") from error
+    with server:
+        click.echo(f"metrics: http://127.0.0.1:{server.port}/metrics", err=True)
+        yield

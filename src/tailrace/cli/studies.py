@@ -1,0 +1,152 @@
+"""``tailrace sim`` and ``tailrace reproduce``: simulations of one's own, and those of the papers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tailrace.cli import common
+from tailrace.cli.common import Conf, check_folder_of, conf_option, errors_for_people, master_option, write_figures
+
+
+@click.command("sim")
+@click.argument("file", metavar="MODEL.toml", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME",
+    help="May be repeated; speed-ups are over the first.  [default: shuffle, osg, least_work, pull]",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of tuples and arrivals.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write reports here.")
+@click.option(
+    "--plots",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Draw latency.svg and backlog.svg in this folder.",
+)
+def what_if(file: Path, policies: tuple[str, ...], seed: int, json_file: Path | None, plots: Path | None) -> None:
+    """Simulate a workload under several groupings: the code that runs, on virtual time.
+
+    \b
+      tailrace sim model.toml
+      tailrace sim model.toml --policy shuffle --policy osg --policy pull --json reports.json --plots plots/
+
+    A model says how tuples arrive, what they cost, and what tasks, nodes and links there are: see docs/what-if.md.
+    """
+    check_folder_of(json_file)
+    from tailrace.chart import render_chart
+    from tailrace.sim import backlog_chart, latency_chart, named_policy, read_model, render_comparison, simulate
+
+    with errors_for_people():
+        model = read_model(file)
+        groupings = [named_policy(name) for name in policies or ("shuffle", "osg", "least_work", "pull")]
+        reports = [simulate(model, grouping, seed=seed) for grouping in groupings]
+    click.echo(render_comparison(reports))
+    write_figures(json_file, [report.to_json() for report in reports])
+    if plots is not None:
+        plots.mkdir(parents=True, exist_ok=True)
+        (plots / "latency.svg").write_text(render_chart(latency_chart(reports)), "utf-8")
+        (plots / "backlog.svg").write_text(render_chart(backlog_chart(reports)), "utf-8")
+
+
+@click.group()
+def reproduce() -> None:
+    """Run the papers' simulations again: what they claim, what we find, and the difference.
+
+    \b
+      tailrace reproduce hone
+      tailrace reproduce hone --figure 6 --json figures.json
+
+    A grid of simulations runs on Spark, this machine's or a cluster's. A run that was interrupted goes on where it was.
+    """
+
+
+def _study_options(
+    figures: list[str], streams: int, seeds: int
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """What the commands of all studies have in common."""
+    options = [
+        click.option("--figure", type=click.Choice(figures), help="This one only.  [default: all]"),
+        click.option("--streams", type=click.IntRange(1), default=streams, show_default=True, help="Random inputs."),
+        click.option(
+            "--seeds", type=click.IntRange(1), default=seeds, show_default=True, help="Of the schedulers, an input."
+        ),
+        click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write claims here."),
+        click.option(
+            "--out",
+            type=click.Path(file_okay=False, path_type=Path),
+            help="For CSV and SVG.  [default: reproduce/<paper>/results]",
+        ),
+        click.option(
+            "--cells",
+            metavar="URL",
+            help="Parquet folder of single results, for executors too.  [default: reproduce/<paper>/cells]",
+        ),
+        master_option,
+        conf_option,
+    ]
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+@reproduce.command()
+@_study_options(["6", "7", "8"], streams=40, seeds=1)
+def hone(**options: Any) -> None:
+    """Largest backlog first against round robin (Hone, TPDS 2021, Sec. 4.4).
+
+    \b
+      tailrace reproduce hone                           all figures, about two minutes on 2 cores
+      tailrace reproduce hone --figure 8 --streams 5    a first look
+      tailrace reproduce hone --streams 1000 --master spark://host:7077 --cells hdfs:///tmp/hone
+
+    A work-conserving round robin, FIFO, and LBF by work are added to what the paper compares.
+    """
+    from tailrace.reproduce.hone import HONE
+
+    _reproduce(HONE, **options)
+
+
+def _reproduce(
+    study: Any,
+    figure: str | None,
+    streams: int,
+    seeds: int,
+    json_file: Path | None,
+    out: Path | None,
+    cells: str | None,
+    master: str | None,
+    conf: Conf,
+) -> None:
+    check_folder_of(json_file)
+    from tailrace.reproduce.run import reproduce as run_study
+
+    home = Path("reproduce") / study.name
+    slots = os.cpu_count() or 1  # cells compute all the time: more slots than cores would only take turns
+    with errors_for_people(), common.session("spark", master, conf, slots) as spark:
+        found = run_study(
+            spark,
+            study,
+            study.figures if figure is None else [study.figure(figure)],
+            streams=streams,
+            seeds=seeds,
+            cells_folder=cells or str((home / "cells").absolute()),
+            results=out or home / "results",
+            say=click.echo,
+            progress=_show_cells,
+        )
+    write_figures(json_file, found)
+
+
+def _show_cells(done: int, total: int, seconds: float) -> None:
+    click.echo(f"{done:>7,} of {total:,} simulations, {seconds:.0f} s", err=True)
