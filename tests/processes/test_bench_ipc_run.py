@@ -124,6 +124,7 @@ def test_an_interrupted_measurement_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_bench_ipc_really(tmp_path: Path) -> None:
     file = tmp_path / "ipc.json"
     command = [sys.executable, "-m", "tailrace.cli", "bench", "ipc", "--quick", "--seconds", "0.1", "--json", str(file)]

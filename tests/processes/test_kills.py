@@ -123,7 +123,10 @@ def test_a_worker_that_dies_while_it_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "heartbeat_timeout_s", "stands_still_s"), [("jsonl", 3.0, 10.0), ("list", 1.0, 4.0)])
+@pytest.mark.parametrize(
+    ("kind", "heartbeat_timeout_s", "stands_still_s"),
+    [("jsonl", 3.0, 10.0), pytest.param("list", 1.0, 4.0, marks=pytest.mark.soak)],
+)
 def test_a_zombie(kind: str, heartbeat_timeout_s: float, stands_still_s: float, tmp_path: Path) -> None:
     """A worker stands still until it has been replaced, then wakes up with rows that it never committed."""
     sink, read = SINKS[kind](tmp_path, 0.5)

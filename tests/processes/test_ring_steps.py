@@ -182,7 +182,8 @@ def test_a_producer_killed_over_a_flush(shared: SharedRing, child: NewChild, ste
     check_usable(shared, given_up=int(step < 5))
 
 
-LENGTHS = [(100, 500), (500, 100), pytest.param(300, 300, marks=pytest.mark.soak), (100, 30_000)]
+SOAK = pytest.mark.soak
+LENGTHS = [(100, 500), (500, 100), pytest.param(300, 300, marks=SOAK), pytest.param(100, 30_000, marks=SOAK)]
 
 
 @pytest.mark.parametrize(("loser_bytes", "winner_bytes"), LENGTHS)

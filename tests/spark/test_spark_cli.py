@@ -149,6 +149,7 @@ def test_doctor(environment: dict[str, str]) -> None:
     assert done.stdout.endswith("\nall is well\n")
 
 
+@pytest.mark.soak
 def test_doctor_on_a_cluster_for_machines(environment: dict[str, str]) -> None:
     done = tailrace(environment, "doctor", "--master", "local-cluster[3,1,1024]", "--json")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -124,6 +124,7 @@ def test_a_million_on_a_standalone_cluster(
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_speculation_disturbs_nothing(sessions: Sessions, standalone: tuple[str, list[int]]) -> None:
     """With these settings Spark starts a copy, on another host, of every task that lasts a second. It must wait."""
     conf = {

@@ -77,6 +77,7 @@ def test_killed_and_started_again(mark: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_ctrl_c_drains(mark: str, tmp_path: Path) -> None:
     """The signal goes to all processes of the terminal. No worker may die of it."""
     out = tmp_path / "out"
