@@ -48,7 +48,7 @@ def double(number: int) -> int:
 
 def pipeline(out: object) -> tr.Topology:
     topology = tr.Topology("rings")
-    numbers = topology.source("numbers", tr.at_rate(range(NUMBERS), 5_000))
+    numbers = topology.source("numbers", tr.at_rate(range(NUMBERS), 1_000))  # five seconds: time to look at it
     numbers.map("double", double, tasks=2).sink("out", out)
     return topology
 
