@@ -10,9 +10,11 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -28,6 +30,8 @@ CHUNK_S = 10.0
 
 FIRST_CHUNK = 4
 """Cells a slot while nobody knows yet how long one takes."""
+
+JOB_GROUP = "tailrace-sweep"
 
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 ONE_PARTITION = 50_000
@@ -88,7 +92,7 @@ def run_sweep(spark: SparkSession, sweep: Sweep, cells: Sequence[Cell], progress
         progress(len(cells) - len(missing) + done, len(cells), time.monotonic() - started)
         begun = time.monotonic()
         chunk = missing[done : done + size]
-        _run_chunk(spark, sweep, chunk, PARTITIONS * slots)
+        _run_interruptibly(spark, partial(_run_chunk, spark, sweep, chunk, PARTITIONS * slots))
         done += len(chunk)
         size = _next_size(len(chunk), time.monotonic() - begun, slots)
     progress(len(cells), len(cells), time.monotonic() - started)
@@ -130,6 +134,23 @@ def _sized_for(spark: SparkSession, cells: Sequence[Cell]) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(SHUFFLE_PARTITIONS, str(before))
+
+
+def _run_interruptibly(spark: SparkSession, job: Callable[[], None]) -> None:
+    """In a thread of its own: a Ctrl-C in the middle of a call to the JVM would break the connection and be logged."""
+
+    def run() -> None:
+        spark.sparkContext.setJobGroup(JOB_GROUP, "a chunk of a sweep")
+        job()
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(run)
+        try:
+            done.result()
+        except KeyboardInterrupt:
+            spark.sparkContext.setLogLevel("OFF")  # a cancelled writer logs a hundred lines; who interrupts is leaving
+            spark.sparkContext.cancelJobGroup(JOB_GROUP)
+            raise
 
 
 def _run_chunk(spark: SparkSession, sweep: Sweep, chunk: Sequence[tuple[Any, ...]], partitions: int) -> None:
