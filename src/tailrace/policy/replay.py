@@ -1,0 +1,51 @@
+"""Hedging: a source emits a root again when it is late, and the first incarnation to be complete counts.
+
+Nothing in here emits anything. Whoever drives a replayer, the simulator or the runtime, does as follows.
+
+``emitted`` for every root when it is first emitted, ``completed`` once for each, when its first incarnation is
+complete. ``executed`` for all work as it is reported, that of hedges marked, and ``observed`` now and then with how
+busy the busiest operator is. After any of these, and whenever the moment that ``wake_ns`` names has come, ``due``: it
+returns the roots to emit once more now. A hedge should avoid the tasks that hold the earlier incarnation; what is
+still queued of other incarnations when one is complete is thrown away.
+
+Recovery is no business of a replayer: a root that a crash has lost is emitted again by the ledger, and that counts as
+its first emission here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Protocol
+
+
+class Replayer(Protocol):
+    """The decisions of one source task.
+
+    Law: ``due`` names only roots that were emitted and are not complete, each at most once in its life; nothing before
+    its time; and, summed over any stretch of time, no more than the budget allows. Decisions depend on arguments and
+    generator only, never on a clock of its own.
+    """
+
+    def emitted(self, root: int, now_ns: int) -> None: ...
+
+    def completed(self, root: int, now_ns: int) -> None: ...
+
+    def executed(self, work_ns: int, hedge: bool) -> None: ...
+
+    def observed(self, utilisation: float, now_ns: int) -> None:
+        """The share of time, 0 to 1, that the tasks of the busiest operator have lately been at work."""
+
+    def due(self, now_ns: int) -> Sequence[int]: ...
+
+    def wake_ns(self) -> int | None:
+        """When ``due`` should be asked next if nothing else happens. None: not at all."""
+
+
+class ReplayRule(Protocol):
+    """A rule as a value: it can be pickled and printed. Each source task binds its own replayer."""
+
+    @property
+    def name(self) -> str: ...
+
+    def bind(self, rng: Random) -> Replayer: ...
