@@ -26,8 +26,10 @@ setup: java $(DEV) ## create .venv with Tailrace and its development tools; sees
 demo: java $(DEV) ## a word count on a local Spark that survives the loss of a worker
 	@$(BIN)/tailrace demo
 
+# Tests of processes measure time and kill things: they have the machine to themselves.
 test: java $(DEV) ## all tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 tests/unit tests/properties tests/simulation
+	@$(BIN)/python -m pytest tests/processes tests/spark
 
 check: $(DEV) ## lint, format, types, and the direction of imports
 	@$(BIN)/ruff check .

@@ -45,21 +45,22 @@ def hurt(run: tr.Run, worker: int, what: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.timeout(280)
-def test_a_million_on_three_executors(sessions: Sessions, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [500_000, pytest.param(MILLION, marks=pytest.mark.soak)])
+def test_three_executors(rows: int, sessions: Sessions, tmp_path: Path) -> None:
     spark = sessions.get("local-cluster[3,1,1024]")
     plan = [(0.15, 0, PYTHON), (0.3, 1, EXECUTOR), (0.45, 2, PYTHON), (0.6, 0, EXECUTOR), (0.8, 1, PYTHON)]
     took = []
-    with running_on(spark, million(tmp_path), workers=3) as run:
+    with running_on(spark, million(tmp_path, rows), workers=3) as run:
         assert len({executor_of(pid) for pid in run.workerPids().values()}) == 3
         for fraction, victim, what in plan:
-            wait_until(lambda least=fraction * MILLION: durable(run) >= least, 120, f"{fraction:.0%} to be durable")
+            wait_until(lambda least=fraction * rows: durable(run) >= least, 120, f"{fraction:.0%} to be durable")
             wait_until(lambda victim=victim: victim in run.workerPids(), 30, "the victim")
             assert run.isActive
             took.append((what, round(hurt(run, victim, what), 1)))
         progress = finish(run, 150)
     print(f"seconds to replace: {took}")
     assert progress["recoveries"] >= 4
-    assert sorted(read_parquet(tmp_path)) == list(range(MILLION))
+    assert sorted(read_parquet(tmp_path)) == list(range(rows))
 
 
 @pytest.fixture
