@@ -8,13 +8,14 @@ from tailrace.sim.comparison import backlog_chart, latency_chart, render_compari
 from tailrace.sim.forest import Forest, grow
 from tailrace.sim.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls
 from tailrace.sim.modelfile import parse_model, read_model
-from tailrace.sim.policies import POLICIES, named_policy
+from tailrace.sim.policies import POLICIES, REPLAY_RULES, named_policy, named_replay
 from tailrace.sim.report import Report, StageReport
 from tailrace.sim.service import ByContent, Constant, Exponential, Lognormal, Trace, Uniform
 from tailrace.sim.simulate import simulate
 
 __all__ = [
     "POLICIES",
+    "REPLAY_RULES",
     "ByContent",
     "Constant",
     "Exponential",
@@ -40,6 +41,7 @@ __all__ = [
     "grow",
     "latency_chart",
     "named_policy",
+    "named_replay",
     "parse_model",
     "read_model",
     "render_comparison",
