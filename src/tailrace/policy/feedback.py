@@ -9,8 +9,9 @@ sender's line. ``hear`` returns tasks, one for each tuple that now leaves the fr
 travel alone; the driver empties both.
 
 At a task: ``received`` when a tuple enters the queue, ``executed`` when it has been run, with its duration and how many
-are still queued; both show what was attached to it. ``hear`` for messages that came alone. After any of the three, and
-once after ``bind_receiver``, the driver empties ``outbox``.
+are still queued, or ``dropped`` if it is thrown away instead because a hedge was faster; all show what was attached to
+it. ``hear`` for messages that came alone. After any of these, and once after ``bind_receiver``, the driver empties
+``outbox``.
 
 Where several tasks draw from one queue the half of the task that the sender *chose* is told, whoever ran the tuple.
 """
@@ -60,6 +61,8 @@ class Receiver(Protocol):
         self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
     ) -> None: ...
 
+    def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None: ...
+
     def hear(self, sender: int, message: Message, now_ns: int) -> None: ...
 
 
@@ -97,6 +100,9 @@ class Silent:
         self.outbox: list[tuple[int, Message]] = []
 
     def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
+        pass
+
+    def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
         pass
 
     def hear(self, sender: int, message: Message, now_ns: int) -> None:

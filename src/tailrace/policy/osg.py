@@ -153,12 +153,18 @@ class OsgReceiver(Silent):
     ) -> None:
         self._cumulated_ns[sender] += duration_ns
         self._pair.add(self._cells_of[self._key_of(value)], duration_ns)
-        if isinstance(attached, Sync):
-            self.outbox.append((sender, Reply(attached.epoch, self._done_ns(sender, now_ns) - attached.cumulated_ns)))
+        self._reply(sender, attached, now_ns)
         self._since_check += 1
         if self._since_check == self._window:
             self._since_check = 0
             self._check()
+
+    def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
+        self._reply(sender, attached, now_ns)
+
+    def _reply(self, sender: int, attached: Message | None, now_ns: int) -> None:
+        if isinstance(attached, Sync):
+            self.outbox.append((sender, Reply(attached.epoch, self._done_ns(sender, now_ns) - attached.cumulated_ns)))
 
     def _done_ns(self, sender: int, now_ns: int) -> float:
         """Of this sender's tuples. If all made up for the work of all, they would overshoot as many times."""

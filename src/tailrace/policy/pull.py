@@ -148,6 +148,10 @@ class _PullReceiver:
         self._duration_ns += (duration_ns - self._duration_ns) * (SMOOTHING if self._duration_ns else 1)
         self._grant(now_ns)
 
+    def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
+        self._taken -= 1
+        self._grant(now_ns)
+
     def hear(self, sender: int, message: Message, now_ns: int) -> None:
         assert isinstance(message, InLine), message
         if message.returned:

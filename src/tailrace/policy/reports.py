@@ -40,10 +40,16 @@ class Reporter(Silent):
     def executed(
         self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
     ) -> None:
-        self._counts[sender] += 1
-        self._waiting[sender] -= 1
         if self._item_of is not None:
             self._samples[sender] += (self._item_of(value), duration_ns)
+        self._count(sender, queued, now_ns)
+
+    def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
+        self._count(sender, queued, now_ns)
+
+    def _count(self, sender: int, queued: int, now_ns: int) -> None:
+        self._counts[sender] += 1
+        self._waiting[sender] -= 1
         if not queued or self._counts[sender] >= MAX_REPORT or now_ns - self._reported_ns >= REPORT_EVERY_NS:
             self._report(now_ns)
 

@@ -5,10 +5,11 @@
 
 from tailrace.sim.arrivals import Paced, Poisson, Recorded
 from tailrace.sim.comparison import backlog_chart, latency_chart, render_comparison
-from tailrace.sim.model import Link, Model, Node, Order, Queue, Scope, Slowdown
+from tailrace.sim.forest import Forest, grow
+from tailrace.sim.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls
 from tailrace.sim.modelfile import parse_model, read_model
 from tailrace.sim.policies import POLICIES, named_policy
-from tailrace.sim.report import Report
+from tailrace.sim.report import Report, StageReport
 from tailrace.sim.service import ByContent, Constant, Exponential, Lognormal, Trace, Uniform
 from tailrace.sim.simulate import simulate
 
@@ -17,6 +18,7 @@ __all__ = [
     "ByContent",
     "Constant",
     "Exponential",
+    "Forest",
     "Link",
     "Lognormal",
     "Model",
@@ -29,9 +31,13 @@ __all__ = [
     "Report",
     "Scope",
     "Slowdown",
+    "Stage",
+    "StageReport",
+    "Stalls",
     "Trace",
     "Uniform",
     "backlog_chart",
+    "grow",
     "latency_chart",
     "named_policy",
     "parse_model",

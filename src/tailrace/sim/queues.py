@@ -9,8 +9,8 @@ from typing import Protocol
 from tailrace.policy.estimate import CostTable
 from tailrace.policy.feedback import Message
 
-Job = tuple[int, int, Message | None]
-"""(tuple, the task that its sender chose, what was attached)"""
+Job = tuple[int, int, int, int, Message | None, int]
+"""(tuple, incarnation, sender, the task that its sender chose, what was attached, when it gets there)"""
 
 CAPACITY = 8192  # items with a price of their own
 

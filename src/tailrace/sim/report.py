@@ -16,17 +16,55 @@ BACKLOG_POINTS = 200
 
 
 @dataclass(frozen=True)
+class StageReport:
+    """What happened at one stage. Waits are from the moment a tuple got to its task until that was run."""
+
+    name: str
+    executed: tuple[int, ...]  # tuples of each task
+    busy_ns: tuple[int, ...]  # of each task
+    waits_ns: Sequence[int] = field(repr=False)  # of every tuple that found its task busy
+
+    @property
+    def mean_wait_ns(self) -> float:
+        return sum(self.waits_ns) / max(1, sum(self.executed))
+
+    def wait_percentile_ns(self, q: float) -> int:
+        """Of all executed tuples: those that did not wait count as 0."""
+        rank = -int(-q * sum(self.executed) // 1) - (sum(self.executed) - len(self.waits_ns))
+        return sorted(self.waits_ns)[rank - 1] if rank > 0 else 0
+
+    def to_json(self, end_ns: int) -> dict[str, Any]:
+        p99_ns = self.wait_percentile_ns(0.99)
+        return {
+            "name": self.name,
+            "executed": list(self.executed),
+            "utilisation": [busy_ns / end_ns for busy_ns in self.busy_ns],
+            "waitMs": {"mean": self.mean_wait_ns / MILLISECOND_NS, "p99": p99_ns / MILLISECOND_NS},
+        }
+
+
+@dataclass(frozen=True)
 class Report:
-    """Latencies are from the moment a tuple was due until it had been run."""
+    """Latencies are from the moment a root was due until the last tuple of its tree had been run."""
 
     policy: str
     seed: int
     due_ns: Sequence[int] = field(repr=False)
-    done_ns: Sequence[int] = field(repr=False)  # of every tuple, in the order in which they were due
-    latencies_ns: Sequence[int] = field(repr=False)  # of every tuple, in the order in which they were done
-    executed: tuple[int, ...]  # tuples of each task
+    done_ns: Sequence[int] = field(repr=False)  # of every root, in the order in which they were due
+    latencies_ns: Sequence[int] = field(repr=False)  # of every root, in the order in which they were done
+    executed: tuple[int, ...]  # tuples of each task, stage by stage
     busy_ns: tuple[int, ...]  # of each task
-    messages: int  # between the halves of the grouping, besides those on tuples
+    messages: int  # between the halves of groupings, besides those on tuples
+    stages: tuple[StageReport, ...] = ()
+    replay: str | None = None  # the rule that hedges
+    hedges: int = 0  # roots that were emitted again
+    hedges_won: int = 0  # roots whose second incarnation was complete first
+    cancelled: int = 0  # tuples of incarnations that came too late, thrown away before they were run
+    extra_work: float = 0.0  # time that tasks spent on second incarnations, over that on first ones
+
+    @property
+    def hedges_wasted(self) -> int:
+        return self.hedges - self.hedges_won
 
     @cached_property
     def _sorted_ns(self) -> list[int]:
@@ -47,7 +85,7 @@ class Report:
 
     @property
     def end_ns(self) -> int:
-        """When the last tuple was done."""
+        """When the last root was done."""
         return max(self.done_ns)
 
     @property
@@ -60,7 +98,7 @@ class Report:
         return Histogram.of(self.latencies_ns)
 
     def backlog(self, points: int = BACKLOG_POINTS) -> list[tuple[int, int]]:
-        """(time, tuples due and not done) at evenly spaced times."""
+        """(time, roots due and not done) at evenly spaced times."""
         done_ns = sorted(self.done_ns)
         times = [self.end_ns * point // points for point in range(points + 1)]
         return [(at_ns, bisect_right(self.due_ns, at_ns) - bisect_right(done_ns, at_ns)) for at_ns in times]
@@ -68,8 +106,15 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         quantiles = {f"p{q * 100:g}".replace(".", ""): self.percentile_ns(q) / MILLISECOND_NS for q in PERCENTILES}
         backlog = self.backlog()
+        hedging = {
+            "replay": self.replay,
+            "hedges": {"issued": self.hedges, "won": self.hedges_won, "wasted": self.hedges_wasted},
+            "cancelled": self.cancelled,
+            "extraWork": self.extra_work,
+        }
         return {
             "policy": self.policy,
+            **(hedging if self.replay else {}),
             "seed": self.seed,
             "tuples": len(self.done_ns),
             "latencyMs": {"mean": self.mean_ns / MILLISECOND_NS, **quantiles, "max": self.max_ns / MILLISECOND_NS},
@@ -78,5 +123,6 @@ class Report:
             "executed": list(self.executed),
             "utilisation": [busy_ns / self.end_ns for busy_ns in self.busy_ns],
             "messages": self.messages,
+            "stages": [stage.to_json(self.end_ns) for stage in self.stages],
             "backlog": [[at_ns / SECOND_NS, tuples] for at_ns, tuples in backlog],
         }

@@ -1,315 +1,165 @@
 """The same policy objects as in a run, on virtual time.
 
-Everything random is drawn before the first event, or comes from generators that belong to one half of a grouping each;
-events happen in the order of (time, priority, sequence). A model, a policy and a seed therefore give one result,
-everywhere.
+Everything random is drawn before the first event, or comes from generators that belong to one half of a grouping or
+one replayer each; events happen in the order of (time, kind, sequence). A model, policies and a seed therefore give one
+result, everywhere.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from collections.abc import Sequence
-from random import Random
-from typing import Any
+from itertools import cycle, islice
 
-from tailrace.clock import SECOND_NS
-from tailrace.policy.feedback import FeedbackChooser, Message, Receiver, has_feedback
-from tailrace.policy.grouping import ALL, HELD, Chooser, Grouping
-from tailrace.policy.oracle import FullKnowledge
-from tailrace.sim.model import Link, Model, Order, Scope
-from tailrace.sim.pace import Pace
+from tailrace.policy.grouping import Grouping
+from tailrace.policy.replay import ReplayRule
+from tailrace.sim.agenda import DELIVER, FINISH, TO_SENDER, TO_TASK, Agenda
+from tailrace.sim.forest import Forest, grow
+from tailrace.sim.hedging import Hedging
+from tailrace.sim.links import Network, source_machines
+from tailrace.sim.model import SOURCE, Model
 from tailrace.sim.policies import named_policy
-from tailrace.sim.queues import Fifo, Job, ShortestFirst, TaskQueue
 from tailrace.sim.report import Report
-
-FINISH, DELIVER, TO_SENDER, TO_TASK = range(4)
-
-ENDLESS = 1_000
-"""Messages a tuple after which two halves are taken to be in an endless conversation."""
+from tailrace.sim.roots import Roots
+from tailrace.sim.stage import Sender, StageAtWork, Ways, World
 
 
-def simulate(model: Model, policy: str | Grouping = "shuffle", *, seed: int = 0) -> Report:
-    """Run ``model`` once. The seed decides the tuples and when they are due, the same for every policy."""
+def simulate(
+    model: Model,
+    policy: str | Grouping = "shuffle",
+    *,
+    replay: ReplayRule | None = None,
+    seed: int = 0,
+    forest: Forest | None = None,
+) -> Report:
+    """Run ``model`` once, with ``policy`` at all stages that name no grouping of their own.
+
+    The seed decides the tuples and when they are due, the same for every policy; unless there is a ``forest`` of them
+    already, from a recording, say.
+    """
     grouping = named_policy(policy) if isinstance(policy, str) else policy
-    values, works_ns = model.service.draw(model.tuples, Random(f"{seed} service"))
-    full_rate_per_s = model.capacity() * SECOND_NS / (sum(works_ns) / len(works_ns))
-    due_ns = model.arrivals.times_ns(model.tuples, full_rate_per_s, Random(f"{seed} arrivals"))
-    simulation = _Simulation(model, grouping, values, works_ns, due_ns, seed)
+    if forest is None:
+        forest = grow(model, seed)
+    else:
+        forest.validate(model)
+    simulation = _Simulation(model, grouping, replay, forest, seed)
     simulation.run()
     return simulation.report(policy if isinstance(policy, str) else grouping.name, seed)
 
 
 class _Simulation:
-    def __init__(
-        self,
-        model: Model,
-        grouping: Grouping,
-        values: list[int],
-        works_ns: list[int],
-        due_ns: list[int],
-        seed: int,
-    ) -> None:
-        tasks, senders = model.tasks, model.senders
-        self.tasks, self.senders = tasks, senders
-        self.works_ns, self.due_ns = works_ns, due_ns
-        self.values = values
-        if isinstance(grouping, FullKnowledge):
-            grouping = _informed(grouping, model)
-            self.values = works_ns  # it alone is shown what nobody can know
-        rngs = [Random(f"{seed} half {half}") for half in range(senders + tasks)]
-        self.choosers: list[Chooser] = [grouping.bind(tasks, rng) for rng in rngs[:senders]]
-        self.feedback: list[FeedbackChooser] | None = None
-        self.receivers: list[Receiver] = []
-        if has_feedback(grouping):
-            self.feedback = self.choosers  # type: ignore[assignment]
-            self.receivers = [grouping.bind_receiver(t, tasks, senders, rngs[senders + t]) for t in range(tasks)]
-        self.held: list[deque[int]] = [deque() for _ in range(senders)]
-
-        self.paces = [Pace(model.nodes[model.node_of(task)]) for task in range(tasks)]
-        self.queues, self.siblings = _queues(model)
-        self.shared = model.queue.scope is not Scope.OWN
-        self.lanes = [[_Lane.between(model, sender, task) for task in range(tasks)] for sender in range(senders)]
-        _share_bandwidth(self.lanes, model)
-        self.tuple_bytes = model.tuple_bytes
-
-        self.now_ns = 0
-        self.events: list[tuple[int, int, int, int, int, int, Any]] = []
-        self.mail: deque[tuple[bool, int, int, Message]] = deque()
-        self.sequence = 0
-        self.idle = [True] * tasks
-        self.done_ns = [-1] * len(values)
-        self.executed = [0] * tasks
-        self.busy_ns = [0] * tasks
-        self.sent = 0
-        self.latencies_ns: list[int] = []
-        self.messages = 0
-
-    # -- the loop
+    def __init__(self, model: Model, grouping: Grouping, replay: ReplayRule | None, forest: Forest, seed: int) -> None:
+        self.forest = forest
+        self.agenda = agenda = Agenda()
+        self.roots = roots = Roots(forest.due_ns)
+        self.senders = forest.senders or list(islice(cycle(range(model.senders)), roots.count))
+        self.hedging = Hedging(replay, self.senders, len(forest.stages), roots, agenda, seed) if replay else None
+        self.stages, self.ways = _built(
+            World(model, forest, roots, agenda, Network(model), self.hedging, seed), grouping
+        )
 
     def run(self) -> None:
-        for task in range(len(self.receivers)):
-            self.post_from_task(task)
+        for stage in self.stages:
+            for task in range(len(stage.receivers)):
+                stage.post_from_task(task)
         self.read_mail()
-        events, due_ns, mail = self.events, self.due_ns, self.mail
+        hedging, agenda = self.hedging, self.agenda
+        if hedging is not None:
+            hedging.begin(self.emit, self.busy)
+        events, mail, due_ns = agenda.events, agenda.mail, self.roots.due_ns
         pop = heapq.heappop
-        index, end = 0, len(due_ns)
+        root, end = 0, len(due_ns)
         while True:
             # What ends at a moment has ended when something else begins at it: a task that gets free is free.
-            if events and (index == end or events[0][0] <= due_ns[index]):
-                self.now_ns, _, _, kind, a, b, what = pop(events)
+            if events and (root == end or events[0][0] <= due_ns[root]):
+                agenda.now_ns, kind, _, who, a, b, what = pop(events)
                 if kind == FINISH:
-                    self.finish(a, b, what)
+                    who.finish(a, b, what)
                 elif kind == DELIVER:
-                    self.deliver(a, what)
+                    who.deliver(what)
                 elif kind == TO_SENDER:
-                    self.tell_sender(a, b, what)
+                    who.tell_sender(a, b, what)
+                elif kind == TO_TASK:
+                    who.tell_task(a, b, what)
                 else:
-                    self.tell_task(a, b, what)
-            elif index < end:
-                self.now_ns = due_ns[index]
-                self.arrive(index)
-                index += 1
+                    who.wake(a)
+            elif root < end:
+                agenda.now_ns = due_ns[root]
+                self.emit(root, root)
+                if hedging is not None:
+                    hedging.emitted(root)
+                root += 1
             else:
                 break
             if mail:
+                self.read_mail()
+            if hedging is not None and hedging.touched:
+                hedging.turn()
                 self.read_mail()
         self.validate()
 
     def read_mail(self) -> None:
         """Messages over links without latency, in the order in which they were sent."""
-        mail = self.mail
+        mail = self.agenda.mail
         while mail:
-            to_sender, sender, task, message = mail.popleft()
-            if to_sender:
-                self.tell_sender(sender, task, message)
+            kind, stage, sender, task, message = mail.popleft()
+            if kind == TO_SENDER:
+                stage.tell_sender(sender, task, message)
             else:
-                self.tell_task(sender, task, message)
+                stage.tell_task(sender, task, message)
+
+    def emit(self, root: int, incarnation: int) -> None:
+        for index in self.forest.roots[root]:
+            stage, first_sender = self.ways[self.forest.stages[index]]
+            stage.emit(index, incarnation, first_sender + self.senders[root])
+
+    def busy(self) -> list[tuple[int, int]]:
+        now_ns = self.agenda.now_ns
+        return [(stage.busy_until_ns(now_ns), stage.tasks) for stage in self.stages]
 
     def validate(self) -> None:
         """Nothing lost, nothing doubled."""
-        in_line = sum(map(len, self.held))
-        queued = sum(map(len, {id(queue): queue for queue in self.queues}.values()))
-        assert not in_line and not queued, f"tuples left over: held={in_line} queued={queued}"
-        assert sum(self.executed) == self.sent, f"sent={self.sent} executed={sum(self.executed)}"
-        assert min(self.done_ns) >= 0, f"a tuple was never run: {self.done_ns.index(-1)}"
-
-    # -- senders
-
-    def arrive(self, index: int) -> None:
-        sender = index % self.senders
-        chooser = self.choosers[sender]
-        if self.feedback is None:
-            self.send(index, sender, chooser.choose_many((self.values[index],))[0], None)
-            return
-        half = self.feedback[sender]
-        half.tick(self.now_ns)
-        choice = half.choose_many((self.values[index],))[0]
-        if choice == HELD:
-            self.held[sender].append(index)
-        else:
-            attached = half.attached.pop()[1] if half.attached else None
-            self.send(index, sender, choice, attached)
-        if half.outbox:
-            self.post_from_sender(sender, half)
-
-    def tell_sender(self, sender: int, task: int, message: Message) -> None:
-        assert self.feedback is not None
-        half = self.feedback[sender]
-        released = half.hear(task, message, self.now_ns)
-        if released:
-            attached = dict(half.attached)
-            half.attached.clear()
-            line = self.held[sender]
-            for position, choice in enumerate(released):
-                self.send(line.popleft(), sender, choice, attached.get(position))
-        if half.outbox:
-            self.post_from_sender(sender, half)
-
-    def post_from_sender(self, sender: int, half: FeedbackChooser) -> None:
-        for task, message in half.outbox:
-            self.post(False, sender, task, message)
-        half.outbox.clear()
-
-    def post(self, to_sender: bool, sender: int, task: int, message: Message) -> None:
-        self.messages += 1
-        assert self.messages <= ENDLESS * len(self.due_ns), "the halves never come to rest"
-        latency_ns = self.lanes[sender][task].latency_ns
-        if latency_ns:
-            self.push(self.now_ns + latency_ns, TO_SENDER if to_sender else TO_TASK, sender, task, message)
-        else:
-            self.mail.append((to_sender, sender, task, message))
-
-    def send(self, index: int, sender: int, choice: int, attached: Message | None) -> None:
-        for task in range(self.tasks) if choice == ALL else (choice,):
-            self.sent += 1
-            lane = self.lanes[sender][task]
-            job = (index, task, attached)
-            if lane.instant:
-                self.deliver(sender, job)
-            else:
-                self.push(lane.arrival_ns(self.now_ns, self.tuple_bytes), DELIVER, sender, 0, job)
-
-    def push(self, at_ns: int, kind: int, a: int, b: int, what: Any) -> None:
-        self.sequence += 1
-        heapq.heappush(self.events, (at_ns, kind, self.sequence, kind, a, b, what))
-
-    # -- tasks
-
-    def deliver(self, sender: int, job: Job) -> None:
-        chosen = job[1]
-        if self.receivers:
-            receiver = self.receivers[chosen]
-            receiver.received(sender, job[2], self.now_ns)
-            if receiver.outbox:
-                self.post_from_task(chosen)
-        if self.idle[chosen]:
-            self.start(chosen, job)
-            return
-        if self.shared:
-            for task in self.siblings[chosen]:
-                if self.idle[task]:
-                    self.start(task, job)
-                    return
-        self.queues[chosen].put(job, self.values[job[0]], self.now_ns)
-
-    def start(self, task: int, job: Job) -> None:
-        self.idle[task] = False
-        duration_ns = self.paces[task].duration_ns(self.now_ns, self.works_ns[job[0]])
-        self.sequence += 1
-        heapq.heappush(self.events, (self.now_ns + duration_ns, FINISH, self.sequence, FINISH, task, duration_ns, job))
-
-    def finish(self, task: int, duration_ns: int, job: Job) -> None:
-        index, chosen, attached = job
-        now_ns = self.now_ns
-        self.done_ns[index] = now_ns
-        self.latencies_ns.append(now_ns - self.due_ns[index])
-        self.executed[task] += 1
-        self.busy_ns[task] += duration_ns
-        queue = self.queues[task]
-        queued = len(queue)
-        value = self.values[index]
-        queue.ran(value, duration_ns)
-        if queued:
-            self.start(task, queue.take())
-        else:
-            self.idle[task] = True
-        if self.receivers:
-            receiver = self.receivers[chosen]
-            receiver.executed(index % self.senders, value, attached, duration_ns, queued, now_ns)
-            if receiver.outbox:
-                self.post_from_task(chosen)
-
-    def tell_task(self, sender: int, task: int, message: Message) -> None:
-        self.receivers[task].hear(sender, message, self.now_ns)
-        self.post_from_task(task)
-
-    def post_from_task(self, task: int) -> None:
-        receiver = self.receivers[task]
-        for sender, message in receiver.outbox:
-            self.post(True, sender, task, message)
-        receiver.outbox.clear()
+        for stage in self.stages:
+            stage.validate()
+        self.roots.validate()
+        if self.hedging is not None:
+            self.hedging.validate()
 
     def report(self, name: str, seed: int) -> Report:
+        stages = tuple(stage.report() for stage in self.stages)
+        hedging = self.hedging
         return Report(
             policy=name,
             seed=seed,
-            due_ns=self.due_ns,
-            done_ns=self.done_ns,
-            latencies_ns=self.latencies_ns,
-            executed=tuple(self.executed),
-            busy_ns=tuple(self.busy_ns),
-            messages=self.messages,
+            due_ns=self.roots.due_ns,
+            done_ns=self.roots.done_ns,
+            latencies_ns=self.roots.latencies_ns,
+            executed=tuple(tuples for stage in stages for tuples in stage.executed),
+            busy_ns=tuple(busy_ns for stage in stages for busy_ns in stage.busy_ns),
+            messages=sum(stage.messages for stage in self.stages),
+            stages=stages,
+            replay=hedging.name if hedging else None,
+            hedges=hedging.issued if hedging else 0,
+            hedges_won=hedging.won if hedging else 0,
+            cancelled=sum(stage.dropped for stage in self.stages),
+            extra_work=hedging.extra_work if hedging else 0.0,
         )
 
 
-class _Lane:
-    """From one sender to one task."""
-
-    __slots__ = ("bytes_per_s", "free", "instant", "latency_ns")
-
-    def __init__(self, link: Link) -> None:
-        self.latency_ns = link.latency_ns
-        self.bytes_per_s = link.bytes_per_s
-        self.instant = not link.latency_ns and link.bytes_per_s is None
-        self.free = [0.0]  # when the link has sent all so far; lanes over the same link share the list
-
-    @classmethod
-    def between(cls, model: Model, sender: int, task: int) -> _Lane:
-        return cls(model.local if model.sender_node(sender) == model.node_of(task) else model.link)
-
-    def arrival_ns(self, now_ns: int, size: int) -> int:
-        if self.bytes_per_s is None:
-            return now_ns + self.latency_ns
-        self.free[0] = max(self.free[0], now_ns) + size * SECOND_NS / self.bytes_per_s
-        return int(self.free[0]) + self.latency_ns
-
-
-def _share_bandwidth(lanes: Sequence[Sequence[_Lane]], model: Model) -> None:
-    links: dict[tuple[int, int], list[float]] = {}
-    for sender, row in enumerate(lanes):
-        # Each sender apart from all nodes is on a machine of its own.
-        origin = model.sender_node(sender) if model.sender_node(sender) >= 0 else -1 - sender
-        for task, lane in enumerate(row):
-            lane.free = links.setdefault((origin, model.node_of(task)), lane.free)
-
-
-def _queues(model: Model) -> tuple[list[TaskQueue], list[list[int]]]:
-    """For each task its queue, and the tasks that draw from it."""
-    places = {
-        Scope.OWN: list(range(model.tasks)),
-        Scope.WORKER: [model.worker_of(task) for task in range(model.tasks)],
-        Scope.NODE: [model.node_of(task) for task in range(model.tasks)],
-    }[model.queue.scope]
-    shortest = model.queue.order is Order.SHORTEST
-    made: dict[int, TaskQueue] = {
-        place: ShortestFirst(model.queue.aging) if shortest else Fifo() for place in sorted(set(places))
-    }
-    siblings = [[other for other in range(model.tasks) if places[other] == place] for place in places]
-    return [made[place] for place in places], siblings
-
-
-def _informed(grouping: FullKnowledge, model: Model) -> FullKnowledge:
-    """It knows how fast tasks are as well, slowdowns aside."""
-    slowness = tuple(1 / model.nodes[model.node_of(task)].speed for task in range(model.tasks))
-    return FullKnowledge(grouping.cumulated, grouping.slowness or slowness)
+def _built(world: World, studied: Grouping) -> tuple[list[StageAtWork], Ways]:
+    """The stages, and the ways from the source to them."""
+    model = world.model
+    tasks = {SOURCE: [Sender(task, machine) for task, machine in enumerate(source_machines(model))]}
+    ways: dict[str, Ways] = {SOURCE: {}}
+    stages = []
+    for position, stage in enumerate(model.operators):
+        grouping = stage.grouping or studied
+        grouping = named_policy(grouping) if isinstance(grouping, str) else grouping
+        built = StageAtWork(world, position, grouping, [sender for name in stage.inputs for sender in tasks[name]])
+        first_sender = 0
+        for name in stage.inputs:
+            ways[name][position] = (built, first_sender)
+            first_sender += len(tasks[name])
+        ways[stage.name] = built.ways
+        tasks[stage.name] = [Sender(task, model.node_of(stage, task)) for task in range(stage.tasks)]
+        stages.append(built)
+    return stages, ways[SOURCE]

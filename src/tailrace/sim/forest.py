@@ -1,0 +1,133 @@
+"""All that happens to tuples whatever the policy, before anything happens: a forest.
+
+A *root* is what a source emits. The tuples that it sends, and those that operators make of them, are its tree; it is
+done when the last of them has been run. Groupings, queues and nodes decide when that is, the forest everything else, so
+compared runs share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from random import Random
+
+from tailrace.clock import SECOND_NS
+from tailrace.errors import OptionError
+from tailrace.sim.model import SOURCE, Model, Stage, Stalls
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Roots and tuples are numbered from 0 on. A stage is its position in ``Model.operators``.
+
+    Law: each tuple is listed once, by its root or by its parent, which is of an earlier stage.
+    """
+
+    due_ns: Sequence[int] = field(repr=False)  # of each root, ascending
+    roots: Sequence[Sequence[int]] = field(repr=False)  # of each root, the tuples that its source sends
+    stages: Sequence[int] = field(repr=False)  # of each tuple
+    values: Sequence[int] = field(repr=False)  # of each tuple: what groupings see and may take for a key
+    works_ns: Sequence[int] = field(repr=False)  # of each tuple: how long it takes a task of speed 1
+    again_ns: Sequence[int] = field(repr=False)  # of each tuple: how long it takes if its root is emitted again
+    children: Sequence[Sequence[int]] = field(repr=False)  # of each tuple: those it becomes
+    senders: Sequence[int] = field(repr=False, default=())  # of each root; empty: round robin
+
+    def validate(self, model: Model) -> None:
+        """Raises ``OptionError`` where the law is broken, or where this is not a forest of the model's."""
+        tuples = len(self.stages)
+        lengths = {len(column) for column in (self.values, self.works_ns, self.again_ns, self.children)}
+        if lengths != {tuples} or len(self.roots) != len(self.due_ns) or not self.roots:
+            raise OptionError(f"a forest's columns differ in length: tuples={tuples} columns={sorted(lengths)}")
+        if self.due_ns[0] < 0 or any(a > b for a, b in zip(self.due_ns, self.due_ns[1:], strict=False)):
+            raise OptionError("roots are not due at ascending times from zero on: were they sorted?")
+        if min(self.works_ns) < 1 or min(self.again_ns) < 1:
+            raise OptionError(f"every tuple takes some time: least={min(*self.works_ns, *self.again_ns)}")
+        if self.senders and (len(self.senders) != len(self.roots) or not set(self.senders) <= {*range(model.senders)}):
+            raise OptionError(f"a sender for each root, or none: roots={len(self.roots)} senders={model.senders}")
+        self._check_trees(model)
+
+    def _check_trees(self, model: Model) -> None:
+        positions = {stage.name: position for position, stage in enumerate(model.operators)}
+        ways = {(positions.get(name, -1), positions[stage.name]) for stage in model.operators for name in stage.inputs}
+        listed = bytearray(len(self.stages))
+        families = [*zip(repeat(-1), self.roots), *zip(self.stages, self.children, strict=True)]
+        for parent_stage, family in families:
+            for index in family:
+                if not 0 <= index < len(listed) or listed[index]:
+                    raise OptionError(f"a tuple that is not there, or has two parents: tuple={index}")
+                if (parent_stage, self.stages[index]) not in ways:
+                    raise OptionError(
+                        f"no such way in the model: tuple={index} from={parent_stage} to={self.stages[index]}: "
+                        "are the stages numbered as in the model?"
+                    )
+                listed[index] = True
+        if not all(listed) or not all(map(len, self.roots)):
+            raise OptionError("a tuple without a parent, or a root without tuples: is the forest complete?")
+
+
+def grow(model: Model, seed: int) -> Forest:
+    """The forest that the model describes."""
+    roots: list[Sequence[int]] = [()] * model.tuples
+    children: list[Sequence[int]] = []
+    stages: list[int] = []
+    values: list[int] = []
+    works_ns: list[int] = []
+    again_ns: list[int] = []
+    members = {SOURCE: range(model.tuples)}
+    fan_outs = {SOURCE: 1.0, **{stage.name: stage.fan_out for stage in model.operators}}
+    rates_per_s = []
+    for position, stage in enumerate(model.operators):
+        begin = end = len(works_ns)
+        for name in stage.inputs:
+            counts = _counts(fan_outs[name], len(members[name]), Random(f"{seed} {name} to {stage.name}"))
+            end = _attach(roots if name == SOURCE else children, members[name], counts, end)
+        members[stage.name] = range(begin, end)
+        if stage.service is None:
+            raise OptionError(f"nobody says how long tuples take: stage={stage.name}: did you forget its service?")
+        label = f"{seed} service {stage.name}" if position else f"{seed} service"
+        drawn = stage.service.draw(end - begin, Random(label))
+        first_ns, second_ns = _stalled(drawn[1], stage, seed)
+        values += drawn[0]
+        works_ns += first_ns
+        again_ns += second_ns
+        stages += [position] * (end - begin)
+        children += [()] * (end - begin)
+        if begin < end:
+            rates_per_s.append(model.capacity(stage) * SECOND_NS / (sum(first_ns) / model.tuples))
+    due_ns = model.arrivals.times_ns(model.tuples, min(rates_per_s), Random(f"{seed} arrivals"))
+    return Forest(due_ns, roots, stages, values, works_ns, again_ns, children)
+
+
+def _counts(fan_out: float | tuple[int, int], parents: int, rng: Random) -> list[int] | None:
+    """How many each parent becomes. None: one."""
+    if isinstance(fan_out, tuple):
+        return [rng.randint(*fan_out) for _ in range(parents)]
+    if fan_out == 1:
+        return None
+    whole = int(fan_out)
+    return [whole + (rng.random() < fan_out - whole) for _ in range(parents)]
+
+
+def _attach(families: list[Sequence[int]], parents: range, counts: list[int] | None, first: int) -> int:
+    """Number new tuples from ``first`` on, and hand them to their parents. Returns the next number."""
+    if counts is None and not any(families[parents.start : parents.stop]):
+        families[parents.start : parents.stop] = zip(range(first, first + len(parents)))
+        return first + len(parents)
+    for parent, count in zip(parents, counts or repeat(1), strict=False):
+        families[parent] = (*families[parent], *range(first, first + count))
+        first += count
+    return first
+
+
+def _stalled(works_ns: list[int], stage: Stage, seed: int) -> tuple[list[int], list[int]]:
+    """What the first and the second incarnation of each tuple take."""
+    if stage.stalls is None:
+        return works_ns, works_ns
+    first, second = (Random(f"{seed} stalls {stage.name} {incarnation}") for incarnation in range(2))
+    return _prolonged(works_ns, stage.stalls, first), _prolonged(works_ns, stage.stalls, second)
+
+
+def _prolonged(works_ns: list[int], stalls: Stalls, rng: Random) -> list[int]:
+    random, share, factor = rng.random, stalls.share, stalls.factor
+    return [int(work_ns * factor) if random() < share else work_ns for work_ns in works_ns]

@@ -1,0 +1,142 @@
+"""Replay rules at work: one replayer for each source task, told what happens, asked what to emit again.
+
+``due`` is asked after each event that a replayer was told of, and at the very moment that ``wake_ns`` names.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+
+from tailrace.clock import MILLISECOND_NS
+from tailrace.policy.replay import ReplayRule
+from tailrace.sim.agenda import WAKE, Agenda
+from tailrace.sim.roots import Roots
+
+OBSERVE_EVERY_NS = 100 * MILLISECOND_NS
+WINDOW = 10
+"""Utilisation is over so many of these: a second."""
+
+NOBODY = -1
+NEVER = 1 << 63
+
+Busy = Callable[[], Sequence[tuple[int, int]]]
+"""For each stage: how long its tasks have been at work, and how many they are."""
+
+
+class Hedging:
+    """Law: a root is emitted at most twice, and not again when it is done."""
+
+    def __init__(
+        self, rule: ReplayRule, senders: Sequence[int], tuples: int, roots: Roots, agenda: Agenda, seed: int
+    ) -> None:
+        self.name = rule.name
+        self.senders = senders  # of each root
+        self.roots = roots
+        self.agenda = agenda
+        roots.on_the_way.extend([0] * roots.count)
+        self.replayers = [rule.bind(Random(f"{seed} replay {sender}")) for sender in range(max(senders) + 1)]
+        self.pending = [0] * len(self.replayers)  # roots of each sender that are emitted and not done
+        self.emitted_times = bytearray(roots.count)
+        self.touched: dict[int, None] = {}  # senders that were told something by the event at hand, in order
+        self.armed_ns = [NEVER] * len(self.replayers)
+        self.holder = [NOBODY] * tuples  # the task that has the first incarnation of a tuple
+        self.work_ns = [0, 0]  # by incarnation
+        self.issued = 0
+        self.won = 0
+        self.observations: deque[tuple[int, Sequence[tuple[int, int]]]] = deque(maxlen=WINDOW + 1)
+
+    def begin(self, emit: Callable[[int, int], None], busy: Busy) -> None:
+        """``emit`` sends the tuples of a root on behalf of an incarnation."""
+        self.emit = emit
+        self.busy = busy
+        self.observations.append((self.agenda.now_ns, busy()))
+        self.agenda.push(self.agenda.now_ns + OBSERVE_EVERY_NS, WAKE, self, NOBODY, 0, None)
+
+    # -- what happens
+
+    def emitted(self, root: int) -> None:
+        sender = self.senders[root]
+        self.emitted_times[root] = 1
+        self.pending[sender] += 1
+        self.replayers[sender].emitted(root, self.agenda.now_ns)
+        self.touched[sender] = None
+
+    def executed(self, index: int, incarnation: int, duration_ns: int) -> None:
+        again, root = divmod(incarnation, self.roots.count)
+        if not again:
+            self.holder[index] = NOBODY
+        self.work_ns[again] += duration_ns
+        sender = self.senders[root]
+        self.replayers[sender].executed(duration_ns, hedge=bool(again))
+        self.touched[sender] = None
+
+    def completed(self, incarnation: int) -> None:
+        again, root = divmod(incarnation, self.roots.count)
+        self.won += again
+        sender = self.senders[root]
+        self.pending[sender] -= 1
+        self.replayers[sender].completed(root, self.agenda.now_ns)
+        self.touched[sender] = None
+
+    def placed(self, index: int, incarnation: int, choice: int, tasks: int) -> int:
+        """Where to send a tuple: not where its first incarnation is, if any of ``tasks`` will do."""
+        if incarnation < self.roots.count:
+            self.holder[index] = choice
+        elif tasks and self.holder[index] == choice:
+            return (choice + 1) % tasks
+        return choice
+
+    # -- what to do about it
+
+    def wake(self, sender: int) -> None:
+        if sender == NOBODY:
+            self.observe()
+        elif self.armed_ns[sender] <= self.agenda.now_ns:
+            self.armed_ns[sender] = NEVER
+            self.touched[sender] = None
+
+    def observe(self) -> None:
+        now_ns, busy = self.agenda.now_ns, self.busy()
+        then_ns, before = self.observations[0]
+        shares = [
+            (now - then) / (tasks * (now_ns - then_ns)) for (now, tasks), (then, _) in zip(busy, before, strict=True)
+        ]
+        self.observations.append((now_ns, busy))
+        for sender, replayer in enumerate(self.replayers):
+            replayer.observed(max(shares), now_ns)
+            self.touched[sender] = None
+        if len(self.roots.latencies_ns) < self.roots.count:
+            self.agenda.push(now_ns + OBSERVE_EVERY_NS, WAKE, self, NOBODY, 0, None)
+
+    def turn(self) -> None:
+        """Ask those that were told something."""
+        for sender in self.touched:
+            for root in self.replayers[sender].due(self.agenda.now_ns):
+                self.hedge(root, sender)
+            self.arm(sender)
+        self.touched.clear()
+
+    def hedge(self, root: int, sender: int) -> None:
+        own = 0 <= root < self.roots.count and self.senders[root] == sender
+        assert own and self.emitted_times[root] == 1, f"not a root to emit again: rule={self.name} root={root}"
+        assert not self.roots.is_done(root), f"a root is emitted again that is done: rule={self.name} root={root}"
+        self.emitted_times[root] = 2
+        self.issued += 1
+        self.emit(root, root + self.roots.count)
+
+    def arm(self, sender: int) -> None:
+        wake_ns = self.replayers[sender].wake_ns() if self.pending[sender] else None
+        if wake_ns is not None and self.agenda.now_ns < wake_ns < self.armed_ns[sender]:
+            self.armed_ns[sender] = wake_ns
+            self.agenda.push(wake_ns, WAKE, self, sender, 0, None)
+
+    @property
+    def extra_work(self) -> float:
+        return self.work_ns[1] / max(1, self.work_ns[0])
+
+    def validate(self) -> None:
+        assert not any(self.pending), f"roots left over: {sum(self.pending)}"
+        assert set(self.emitted_times) <= {1, 2}, "a root was never emitted"
+        assert self.won <= self.issued == sum(times == 2 for times in self.emitted_times)

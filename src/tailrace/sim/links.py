@@ -1,0 +1,48 @@
+"""How tuples and messages get from a sender to a task: links between nodes and within them, at work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tailrace.clock import SECOND_NS
+from tailrace.sim.model import APART, Link, Model
+
+
+class Lane:
+    """From one sender to one task."""
+
+    __slots__ = ("bytes_per_s", "free", "instant", "latency_ns")
+
+    def __init__(self, link: Link, free: list[float]) -> None:
+        self.latency_ns = link.latency_ns
+        self.bytes_per_s = link.bytes_per_s
+        self.instant = not link.latency_ns and link.bytes_per_s is None
+        self.free = free  # when the link has sent all so far; lanes over the same link share the list
+
+    def arrival_ns(self, now_ns: int, size: int) -> int:
+        if self.bytes_per_s is None:
+            return now_ns + self.latency_ns
+        self.free[0] = max(self.free[0], now_ns) + size * SECOND_NS / self.bytes_per_s
+        return int(self.free[0]) + self.latency_ns
+
+
+class Network:
+    """The links of a model. What all stages send from one node to another goes over one of them."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._free: dict[tuple[int, int], list[float]] = {}
+
+    def lanes(self, machines: Sequence[int], nodes: Sequence[int]) -> list[list[Lane]]:
+        """For each sender, by its machine, the lanes to tasks, by their node."""
+        return [[self._lane(machine, node) for node in nodes] for machine in machines]
+
+    def _lane(self, machine: int, node: int) -> Lane:
+        free = self._free.setdefault((machine, node), [0.0])
+        return Lane(self._model.local if machine == node else self._model.link, free)
+
+
+def source_machines(model: Model) -> list[int]:
+    """The node of each source task. Those that are apart from all nodes are on a machine of their own each."""
+    nodes = map(model.sender_node, range(model.senders))
+    return [-1 - sender if node == APART else node for sender, node in enumerate(nodes)]

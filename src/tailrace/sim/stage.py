@@ -1,0 +1,304 @@
+"""A stage at work: the halves of its grouping, at its senders and at its tasks, and the queues between them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from tailrace.policy.feedback import FeedbackChooser, Message, Receiver, has_feedback
+from tailrace.policy.grouping import ALL, HELD, Chooser, Grouping
+from tailrace.policy.local import Local
+from tailrace.policy.oracle import FullKnowledge
+from tailrace.sim.agenda import DELIVER, FINISH, TO_SENDER, TO_TASK, Agenda
+from tailrace.sim.forest import Forest
+from tailrace.sim.hedging import Hedging
+from tailrace.sim.links import Network
+from tailrace.sim.model import Model, Order, Scope, Stage
+from tailrace.sim.pace import Pace
+from tailrace.sim.queues import Fifo, Job, ShortestFirst, TaskQueue
+from tailrace.sim.report import StageReport
+from tailrace.sim.roots import Roots
+
+IDLE = -1
+
+ENDLESS = 1_000
+"""Messages a tuple after which two halves are taken to be in an endless conversation."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What the stages of one simulation share."""
+
+    model: Model
+    forest: Forest
+    roots: Roots
+    agenda: Agenda
+    network: Network
+    hedging: Hedging | None
+    seed: int
+
+
+class Sender(NamedTuple):
+    """A task of a stage before, or of the source."""
+
+    task: int
+    machine: int
+
+
+class StageAtWork:
+    """Each of its senders binds a chooser of its own: they decide independently."""
+
+    def __init__(self, world: World, position: int, grouping: Grouping, senders: Sequence[Sender]) -> None:
+        model, forest, stage = world.model, world.forest, world.model.operators[position]
+        self.name, self.tasks, self.position = stage.name, stage.tasks, position
+        self.agenda, self.roots, self.hedging = world.agenda, world.roots, world.hedging
+        self.on_the_way = world.roots.on_the_way
+        self.works_ns, self.again_ns = forest.works_ns, forest.again_ns
+        self.values = forest.values
+        if isinstance(grouping, FullKnowledge):
+            grouping = _informed(grouping, model, stage)
+            self.values = forest.works_ns  # it alone is shown what nobody can know
+        self.children, self.stage_of = forest.children, forest.stages
+        self.ways: Ways = {}
+
+        rngs = [Random(_half(world.seed, position, stage, half)) for half in range(len(senders) + self.tasks)]
+        self.choosers: list[Chooser] = [
+            _seen_by(sender, grouping).bind(self.tasks, rng)
+            for sender, rng in zip(senders, rngs[: len(senders)], strict=True)
+        ]
+        self.feedback: list[FeedbackChooser] | None = None
+        self.receivers: list[Receiver] = []
+        if has_feedback(grouping):
+            self.feedback = self.choosers  # type: ignore[assignment]
+            self.receivers = [
+                grouping.bind_receiver(task, self.tasks, len(senders), rng)
+                for task, rng in enumerate(rngs[len(senders) :])
+            ]
+        self.any_task_will_do = not (grouping.keyed or self.receivers or isinstance(grouping, Local))
+        self.held: list[deque[tuple[int, int]]] = [deque() for _ in senders]  # (tuple, incarnation)
+
+        nodes = [model.node_of(stage, task) for task in range(self.tasks)]
+        self.paces = [Pace(model.nodes[node]) for node in nodes]
+        self.queues, self.siblings = _queues(model, stage)
+        self.shared = len({id(queue) for queue in self.queues}) < self.tasks
+        self.lanes = world.network.lanes([sender.machine for sender in senders], nodes)
+        self.tuple_bytes = model.tuple_bytes
+
+        self.began_ns = [IDLE] * self.tasks  # what each task runs
+        self.executed = [0] * self.tasks
+        self.busy_ns = [0] * self.tasks
+        self.waits_ns: list[int] = []
+        self.sent = 0
+        self.dropped = 0
+        self.messages = 0
+        self.most_messages = ENDLESS * max(1, len(forest.stages))
+
+    # -- senders
+
+    def emit(self, index: int, incarnation: int, sender: int) -> None:
+        self.on_the_way[incarnation] += 1
+        if self.feedback is None:
+            choice = self.choosers[sender].choose_many((self.values[index],))[0]
+            self.send(index, incarnation, sender, choice, None)
+            return
+        half = self.feedback[sender]
+        half.tick(self.agenda.now_ns)
+        choice = half.choose_many((self.values[index],))[0]
+        if choice == HELD:
+            self.held[sender].append((index, incarnation))
+        else:
+            attached = half.attached.pop()[1] if half.attached else None
+            self.send(index, incarnation, sender, choice, attached)
+        if half.outbox:
+            self.post_from_sender(sender, half)
+
+    def tell_sender(self, sender: int, task: int, message: Message) -> None:
+        assert self.feedback is not None
+        half = self.feedback[sender]
+        released = half.hear(task, message, self.agenda.now_ns)
+        if released:
+            attached = dict(half.attached)
+            half.attached.clear()
+            line = self.held[sender]
+            for position, choice in enumerate(released):
+                index, incarnation = line.popleft()
+                self.send(index, incarnation, sender, choice, attached.get(position))
+        if half.outbox:
+            self.post_from_sender(sender, half)
+
+    def post_from_sender(self, sender: int, half: FeedbackChooser) -> None:
+        for task, message in half.outbox:
+            self.post(TO_TASK, sender, task, message)
+        half.outbox.clear()
+
+    def post(self, kind: int, sender: int, task: int, message: Message) -> None:
+        self.messages += 1
+        assert self.messages <= self.most_messages, "the halves never come to rest"
+        latency_ns = self.lanes[sender][task].latency_ns
+        if latency_ns:
+            self.agenda.push(self.agenda.now_ns + latency_ns, kind, self, sender, task, message)
+        else:
+            self.agenda.mail.append((kind, self, sender, task, message))
+
+    def send(self, index: int, incarnation: int, sender: int, choice: int, attached: Message | None) -> None:
+        if choice == ALL:
+            self.on_the_way[incarnation] += self.tasks - 1
+        elif self.hedging is not None:
+            choice = self.hedging.placed(index, incarnation, choice, self.tasks if self.any_task_will_do else 0)
+        for task in range(self.tasks) if choice == ALL else (choice,):
+            self.sent += 1
+            lane = self.lanes[sender][task]
+            if lane.instant:
+                self.deliver((index, incarnation, sender, task, attached, self.agenda.now_ns))
+            else:
+                at_ns = lane.arrival_ns(self.agenda.now_ns, self.tuple_bytes)
+                self.agenda.push(at_ns, DELIVER, self, 0, 0, (index, incarnation, sender, task, attached, at_ns))
+
+    # -- tasks
+
+    def deliver(self, job: Job) -> None:
+        index, incarnation, sender, chosen, attached, now_ns = job
+        if self.receivers:
+            receiver = self.receivers[chosen]
+            receiver.received(sender, attached, now_ns)
+            if receiver.outbox:
+                self.post_from_task(chosen)
+        if self.hedging is not None and self.roots.is_done(incarnation):
+            self.drop(job)
+            return
+        began_ns = self.began_ns
+        if began_ns[chosen] == IDLE:
+            self.start(chosen, job)
+            return
+        if self.shared:
+            for task in self.siblings[chosen]:
+                if began_ns[task] == IDLE:
+                    self.start(task, job)
+                    return
+        self.queues[chosen].put(job, self.values[index], now_ns)
+
+    def start(self, task: int, job: Job) -> None:
+        now_ns = self.agenda.now_ns
+        self.began_ns[task] = now_ns
+        work_ns = (self.works_ns if job[1] < self.roots.count else self.again_ns)[job[0]]
+        duration_ns = self.paces[task].duration_ns(now_ns, work_ns)
+        self.agenda.push(now_ns + duration_ns, FINISH, self, task, duration_ns, job)
+
+    def finish(self, task: int, duration_ns: int, job: Job) -> None:
+        index, incarnation, sender, chosen, attached, _ = job
+        now_ns = self.agenda.now_ns
+        self.executed[task] += 1
+        self.busy_ns[task] += duration_ns
+        self.pass_on(task, index, incarnation, duration_ns)
+        queue = self.queues[task]
+        queued = len(queue)
+        value = self.values[index]
+        queue.ran(value, duration_ns)
+        self.began_ns[task] = IDLE
+        if queued:
+            self.start_next(task, queue)
+        if self.receivers:
+            receiver = self.receivers[chosen]
+            receiver.executed(sender, value, attached, duration_ns, queued, now_ns)
+            if receiver.outbox:
+                self.post_from_task(chosen)
+
+    def pass_on(self, task: int, index: int, incarnation: int, duration_ns: int) -> None:
+        """Send what the tuple became, unless another incarnation of its root is complete."""
+        hedging = self.hedging
+        if hedging is not None:
+            hedging.executed(index, incarnation, duration_ns)
+        if self.children[index] and (hedging is None or not self.roots.is_done(incarnation)):
+            for child in self.children[index]:
+                stage, first_sender = self.ways[self.stage_of[child]]
+                stage.emit(child, incarnation, first_sender + task)
+        on_the_way = self.on_the_way
+        on_the_way[incarnation] -= 1
+        if not on_the_way[incarnation] and self.roots.complete(incarnation, self.agenda.now_ns) and hedging is not None:
+            hedging.completed(incarnation)
+
+    def start_next(self, task: int, queue: TaskQueue) -> None:
+        while len(queue):
+            job = queue.take()
+            if self.hedging is None or not self.roots.is_done(job[1]):
+                self.waits_ns.append(self.agenda.now_ns - job[5])
+                self.start(task, job)
+                return
+            self.drop(job)
+
+    def drop(self, job: Job) -> None:
+        """A tuple that came too late to count."""
+        _, incarnation, sender, chosen, attached, _ = job
+        self.dropped += 1
+        self.on_the_way[incarnation] -= 1
+        if self.receivers:
+            receiver = self.receivers[chosen]
+            receiver.dropped(sender, attached, len(self.queues[chosen]), self.agenda.now_ns)
+            if receiver.outbox:
+                self.post_from_task(chosen)
+
+    def tell_task(self, sender: int, task: int, message: Message) -> None:
+        self.receivers[task].hear(sender, message, self.agenda.now_ns)
+        self.post_from_task(task)
+
+    def post_from_task(self, task: int) -> None:
+        receiver = self.receivers[task]
+        for sender, message in receiver.outbox:
+            self.post(TO_SENDER, sender, task, message)
+        receiver.outbox.clear()
+
+    # -- all of it
+
+    def busy_until_ns(self, now_ns: int) -> int:
+        """Time that all tasks together have been at work."""
+        return sum(self.busy_ns) + sum(now_ns - began_ns for began_ns in self.began_ns if began_ns != IDLE)
+
+    def validate(self) -> None:
+        """Nothing lost, nothing doubled."""
+        in_line = sum(map(len, self.held))
+        queued = sum(map(len, {id(queue): queue for queue in self.queues}.values()))
+        assert not in_line and not queued, f"tuples left over: held={in_line} queued={queued} stage={self.name}"
+        assert set(self.began_ns) == {IDLE}, f"a task never ended: stage={self.name}"
+        executed, sent, dropped = sum(self.executed), self.sent, self.dropped
+        assert executed + dropped == sent, f"stage={self.name} sent={sent} executed={executed} dropped={dropped}"
+
+    def report(self) -> StageReport:
+        return StageReport(self.name, tuple(self.executed), tuple(self.busy_ns), self.waits_ns)
+
+
+Ways = dict[int, tuple[StageAtWork, int]]
+"""Position of a stage that one sends to -> the stage, and which of its senders one's first task is."""
+
+
+def _half(seed: int, position: int, stage: Stage, half: int) -> str:
+    return f"{seed} {stage.name} half {half}" if position else f"{seed} half {half}"
+
+
+def _seen_by(sender: Sender, grouping: Grouping) -> Grouping:
+    return grouping.at(sender.task) if isinstance(grouping, Local) else grouping
+
+
+def _queues(model: Model, stage: Stage) -> tuple[list[TaskQueue], list[list[int]]]:
+    """For each task its queue, and the tasks that draw from it."""
+    tasks, queue = range(stage.tasks), stage.queue
+    assert queue is not None, "operators have nothing left open"
+    places = {
+        Scope.OWN: list(tasks),
+        Scope.WORKER: [model.worker_of(stage, task) for task in tasks],
+        Scope.NODE: [model.node_of(stage, task) for task in tasks],
+    }[queue.scope]
+    shortest = queue.order is Order.SHORTEST
+    made: dict[int, TaskQueue] = {
+        place: ShortestFirst(queue.aging) if shortest else Fifo() for place in sorted(set(places))
+    }
+    siblings = [[other for other in tasks if places[other] == place] for place in places]
+    return [made[place] for place in places], siblings
+
+
+def _informed(grouping: FullKnowledge, model: Model, stage: Stage) -> FullKnowledge:
+    """It knows how fast tasks are as well, slowdowns aside."""
+    slowness = tuple(1 / model.nodes[model.node_of(stage, task)].speed for task in range(stage.tasks))
+    return FullKnowledge(grouping.cumulated, grouping.slowness or slowness)
