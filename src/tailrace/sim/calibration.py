@@ -1,0 +1,107 @@
+"""What a recording says of the engine it was made on, and of the tasks that ran on it.
+
+A *hop* is what a tuple needs from the end of its parent's call, or from its due time, until its own begins, if its task
+has nothing else to do: it is the latency of the model's links, less what a task needs between any two calls. What is
+left between the moment at which a tuple could have begun and the one at which it did (reading and writing, a thread
+that had to wait for a core, a machine that stood still) is its own *delay*, and occupies the task as its call does. An
+*ack* is what lies between the end of a tree's last call and the moment at which its ledger knew. A task's *speed* is
+how long tuples take the others over how long equal ones take it.
+
+So the grouping that was recorded leads to the latencies that were recorded; another meets the same calls and delays.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from tailrace.sim.trace import Trace
+from tailrace.sim.units import SENT_BY_SOURCE, Unit, Units
+
+FEW = 20
+"""Samples below which a figure says nothing."""
+
+DIFFERENT = 1.15
+"""How much slower or faster than the others a task must be to count as different: less is chance."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What tuples cost besides their calls; and the speeds of the tasks."""
+
+    hop_ns: int  # of every link
+    delays_ns: Sequence[int] = field(repr=False)  # of each tuple
+    acks_ns: Sequence[int] = field(repr=False)  # of each root
+    speeds: tuple[tuple[float, ...], ...]  # of each stage, of each task
+
+
+def calibrate(trace: Trace, units: Units) -> Costs:
+    """Figures from the recording itself."""
+    begun_ns = [trace.begun_ns[row] for row in units.rows]
+    free_ns = [begun + work for begun, work in zip(begun_ns, units.works_ns, strict=True)]
+    sent_ns = _sent_ns(trace, units)
+    before = [-1] * len(units.rows)  # the tuple that the same task ran before each
+    for unit in units.stages:
+        for numbers in _by_task(trace, units, unit):
+            for one, other in pairwise(numbers):
+                before[other] = one
+    busy = [after for after, one in enumerate(before) if one >= 0 and sent_ns[after] < begun_ns[one]]
+    idle = [after for after, one in enumerate(before) if one >= 0 and sent_ns[after] > free_ns[one]]
+    between_ns = _middle([begun_ns[after] - free_ns[before[after]] for after in busy])
+    hop_ns = max(0, _middle([begun_ns[after] - sent_ns[after] for after in idle]) - between_ns)
+    ready_ns = [max(sent + hop_ns, free_ns[one] if one >= 0 else 0) for sent, one in zip(sent_ns, before, strict=True)]
+    delays_ns = [max(0, begun - ready) for begun, ready in zip(begun_ns, ready_ns, strict=True)]
+    acks_ns = [
+        max(0, complete - max(free_ns[number] for number in _tree(units, family)))
+        for complete, family in zip(trace.complete_ns, units.roots, strict=True)
+    ]
+    return Costs(hop_ns, delays_ns, acks_ns, tuple(_speeds(trace, units, unit) for unit in units.stages))
+
+
+def _middle(samples: list[int]) -> int:
+    return int(median(samples)) if len(samples) >= FEW else 0
+
+
+def _sent_ns(trace: Trace, units: Units) -> list[int]:
+    """When each tuple left: with the rest of the bundle that it was made of, or when its root was due."""
+    sent_ns = [0 if parent == SENT_BY_SOURCE else units.left_ns[parent] for parent in units.parents]
+    for due_ns, family in zip(trace.due_ns, units.roots, strict=True):
+        for number in family:
+            sent_ns[number] = due_ns
+    return sent_ns
+
+
+def _by_task(trace: Trace, units: Units, unit: Unit) -> Iterator[list[int]]:
+    """The tuples of each task, in the order in which it ran them."""
+    by_task: dict[int, list[int]] = defaultdict(list)
+    for number in unit.members:
+        by_task[trace.tasks[units.rows[number]]].append(number)
+    for numbers in by_task.values():
+        yield sorted(numbers, key=lambda number: trace.begun_ns[units.rows[number]])
+
+
+def _tree(units: Units, family: Sequence[int]) -> Iterator[int]:
+    growing = list(family)
+    while growing:
+        number = growing.pop()
+        yield number
+        growing += units.children[number]
+
+
+def _speeds(trace: Trace, units: Units, unit: Unit) -> tuple[float, ...]:
+    """By tuples of equal keys that several tasks have run: others may differ for reasons of their own."""
+    by_key: dict[int, list[int]] = defaultdict(list)
+    for number in unit.members:
+        by_key[trace.keys[units.rows[number]]].append(number)
+    by_key.pop(0, None)
+    ratios: dict[int, list[float]] = defaultdict(list)
+    for numbers in by_key.values():
+        if len({trace.tasks[units.rows[number]] for number in numbers}) > 1:
+            usual_ns = max(1.0, median(units.works_ns[number] for number in numbers))
+            for number in numbers:
+                ratios[trace.tasks[units.rows[number]]].append(units.works_ns[number] / usual_ns)
+    slowness = [median(ratios[task]) if len(ratios[task]) >= FEW else 1.0 for task in unit.task_numbers]
+    return tuple(1.0 if 1 / DIFFERENT < slow < DIFFERENT else 1 / slow for slow in slowness)
