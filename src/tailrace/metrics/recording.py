@@ -82,7 +82,7 @@ def _little_endian(column: array[int]) -> array[int]:
 
 
 @dataclass
-class Recorded:
+class RecordedFile:
     """One file as it was read."""
 
     header: dict[str, Any]
@@ -96,10 +96,10 @@ def _empty(kind: int) -> dict[str, array[int]]:
     return {name: array(code) for name, code in COLUMNS[kind].items()}
 
 
-def read_recorded(path: Path) -> Recorded:
+def read_recorded(path: Path) -> RecordedFile:
     """All whole blocks of a file. Raises NotARecording, and OSError."""
     with path.open("rb") as file:
-        recorded = Recorded(_read_header(path, file))
+        recorded = RecordedFile(_read_header(path, file))
         while True:
             start = file.tell()
             found = _read_block(file)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from tailrace.sim.trace import Trace
+from tailrace.sim.trace import RunTrace
 from tailrace.sim.units import SENT_BY_SOURCE, Unit, Units
 
 FEW = 20
@@ -38,7 +38,7 @@ class Costs:
     speeds: tuple[tuple[float, ...], ...]  # of each stage, of each task
 
 
-def calibrate(trace: Trace, units: Units) -> Costs:
+def calibrate(trace: RunTrace, units: Units) -> Costs:
     """Figures from the recording itself."""
     begun_ns = [trace.begun_ns[row] for row in units.rows]
     free_ns = [begun + work for begun, work in zip(begun_ns, units.works_ns, strict=True)]
@@ -65,7 +65,7 @@ def _middle(samples: list[int]) -> int:
     return int(median(samples)) if len(samples) >= FEW else 0
 
 
-def _sent_ns(trace: Trace, units: Units) -> list[int]:
+def _sent_ns(trace: RunTrace, units: Units) -> list[int]:
     """When each tuple left: with the rest of the bundle that it was made of, or when its root was due."""
     sent_ns = [0 if parent == SENT_BY_SOURCE else units.left_ns[parent] for parent in units.parents]
     for due_ns, family in zip(trace.due_ns, units.roots, strict=True):
@@ -74,7 +74,7 @@ def _sent_ns(trace: Trace, units: Units) -> list[int]:
     return sent_ns
 
 
-def _by_task(trace: Trace, units: Units, unit: Unit) -> Iterator[list[int]]:
+def _by_task(trace: RunTrace, units: Units, unit: Unit) -> Iterator[list[int]]:
     """The tuples of each task, in the order in which it ran them."""
     by_task: dict[int, list[int]] = defaultdict(list)
     for number in unit.members:
@@ -91,7 +91,7 @@ def _tree(units: Units, family: Sequence[int]) -> Iterator[int]:
         growing += units.children[number]
 
 
-def _speeds(trace: Trace, units: Units, unit: Unit) -> tuple[float, ...]:
+def _speeds(trace: RunTrace, units: Units, unit: Unit) -> tuple[float, ...]:
     """By tuples of equal keys that several tasks have run: others may differ for reasons of their own."""
     by_key: dict[int, list[int]] = defaultdict(list)
     for number in unit.members:

@@ -22,7 +22,7 @@ from tailrace.sim.model import SOURCE, Link, Model, Node, Stage
 from tailrace.sim.policies import itself, named_policy
 from tailrace.sim.report import Report
 from tailrace.sim.simulate import simulate
-from tailrace.sim.trace import Trace
+from tailrace.sim.trace import RunTrace
 from tailrace.sim.units import Unit, Units, units_of
 from tailrace.topology import Role
 
@@ -81,7 +81,7 @@ class ByHash:
 class Playback:
     """A recording, ready to be played."""
 
-    def __init__(self, trace: Trace, edges: Sequence[str] = ()) -> None:
+    def __init__(self, trace: RunTrace, edges: Sequence[str] = ()) -> None:
         """``edges`` names the operators whose input is under study; none: all that are fed by shuffle."""
         self.trace = trace
         self.units: Units = units_of(trace)
@@ -229,7 +229,7 @@ def _why_fixed(unit: Unit) -> str | None:
     return None
 
 
-def _check_one_at_a_time(trace: Trace) -> None:
+def _check_one_at_a_time(trace: RunTrace) -> None:
     for operator in trace.shape.operators:
         if operator.concurrency > 1 or operator.role is Role.MAP_BATCH:
             raise OptionError(

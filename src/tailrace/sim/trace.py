@@ -18,7 +18,7 @@ from typing import Any
 from tailrace.core.lineage import BROADCAST, INDEX, MASK, STEP, root_lineage
 from tailrace.core.stage import DEAD_LETTER_INDEX
 from tailrace.errors import OptionError
-from tailrace.metrics.recording import SUFFIX, NotARecording, Recorded, read_recorded
+from tailrace.metrics.recording import SUFFIX, NotARecording, RecordedFile, read_recorded
 from tailrace.topology import Port, Role
 
 GAP = 64
@@ -69,7 +69,7 @@ class Shape:
 
 
 @dataclass
-class Trace:
+class RunTrace:
     """Roots in the order in which they were due, and the tuples of their trees. Times count from the first due time."""
 
     shape: Shape
@@ -87,7 +87,7 @@ class Trace:
     notes: list[str] = field(default_factory=list)  # what of the recording could not be used
 
 
-def read_trace(folder: Path) -> Trace:
+def read_trace(folder: Path) -> RunTrace:
     """The recording of one run. Raises OptionError if there is none, or more than one."""
     if not folder.is_dir():
         raise OptionError(f"no such folder: trace={folder}; is it where tailrace run --record wrote?")
@@ -116,7 +116,7 @@ def _shape(header: dict[str, Any]) -> Shape:
 class _Assembly:
     """Files on the way to a trace."""
 
-    def __init__(self, files: list[Recorded]) -> None:
+    def __init__(self, files: list[RecordedFile]) -> None:
         self._files = files
         self._splits = files[0].header["splits"]
         self.shape = _shape(files[0].header)
@@ -130,14 +130,14 @@ class _Assembly:
             clocks.setdefault(file.header["machine"], clock["wall_ns"] - clock["monotonic_ns"])
         self._shifts_ns = [clocks[file.header["machine"]] for file in files]
 
-    def trace(self) -> Trace:
+    def trace(self) -> RunTrace:
         roots = sorted(self._roots())
         if not roots:
             raise OptionError("no root of this recording has completed: did the run end before anything arrived?")
         named = self._named({emission for *_, emission in roots})
         gaps = self._silences()
         zero_ns = roots[0][0]
-        trace = Trace(self.shape)
+        trace = RunTrace(self.shape)
         lost = 0
         for due_ns, complete_ns, emitted_ns, task, split, offset, emission in roots:
             lineage = root_lineage(self._splits[split]["salt"], offset)
@@ -168,7 +168,9 @@ class _Assembly:
                     named.setdefault(emission, {})[lineage] = (task, key, received, begun + shift_ns, duration)
         return named
 
-    def _plant(self, trace: Trace, source: int, lineage: int, named: dict[int, tuple[int, ...]], zero_ns: int) -> bool:
+    def _plant(
+        self, trace: RunTrace, source: int, lineage: int, named: dict[int, tuple[int, ...]], zero_ns: int
+    ) -> bool:
         """Add the tree of a root, if it is all there."""
         first = len(trace.operators)
         roots: list[int] = []

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tailrace.sim.trace import EdgeShape, OperatorShape, Shape, Trace
+from tailrace.sim.trace import EdgeShape, OperatorShape, RunTrace, Shape
 from tailrace.topology import Role
 
 SENT_BY_SOURCE = -1
@@ -45,7 +45,7 @@ class Units:
     left_ns: list[int] = field(default_factory=list, repr=False)  # of each tuple: when what it became left
 
 
-def units_of(trace: Trace) -> Units:
+def units_of(trace: RunTrace) -> Units:
     """The stages of a trace with their tuples."""
     operators = trace.shape.operators
     leaders = _leaders(trace.shape)
@@ -76,7 +76,7 @@ def _leaders(shape: Shape) -> list[int]:
 class _Planting:
     """Tree after tree of a trace becomes a tree of tuples."""
 
-    def __init__(self, trace: Trace, units: Units, positions: dict[int, int]) -> None:
+    def __init__(self, trace: RunTrace, units: Units, positions: dict[int, int]) -> None:
         self._trace = trace
         self._units = units
         self._leads = [leader == index for index, leader in enumerate(units.leaders)]
