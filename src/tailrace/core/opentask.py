@@ -178,6 +178,9 @@ class BatchTask(OpenTask):
             return
         share_ns = (self.clock() - started_ns) // len(batch)
         self.wiring.durations.extend([share_ns] * len(batch))
+        if self.watch is not None:
+            for position, call in enumerate(batch):
+                call.started_ns = started_ns + position * share_ns
         for call, result in zip(batch, results, strict=True):
             self._finish(call, [result])
 

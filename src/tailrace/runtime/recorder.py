@@ -270,13 +270,12 @@ class _RecordedCalls:
 
     def closed(self, call: Call, duration_ns: int) -> None:
         bundle = call.bundle
-        ended_ns = self._clock()
+        begun_ns = call.started_ns or self._clock() - duration_ns
         received_ns = self._received_ns[bundle] if bundle.left > 1 else self._received_ns.pop(bundle)
         assert call.lineage is not None
         keys = (self._key_of(call.value),)
-        self._add(
-            (received_ns, ended_ns - duration_ns, ended_ns, bundle.emission, (call.lineage,), keys, (duration_ns,))
-        )
+        ended_ns = begun_ns + duration_ns
+        self._add((received_ns, begun_ns, ended_ns, bundle.emission, (call.lineage,), keys, (duration_ns,)))
 
 
 # -- keys

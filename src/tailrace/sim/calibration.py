@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from heapq import heappop, heappush
 from statistics import median
 
 from tailrace.sim.trace import RunTrace
-from tailrace.sim.units import SENT_BY_SOURCE, Unit, Units
+from tailrace.sim.units import SENT_BY_SOURCE, Unit, Units, tuples_by_task
 
 FEW = 20
 """Samples below which a figure says nothing."""
@@ -41,21 +41,16 @@ class Costs:
 def calibrate(trace: RunTrace, units: Units) -> Costs:
     """Figures from the recording itself."""
     begun_ns = [trace.begun_ns[row] for row in units.rows]
-    free_ns = [begun + work for begun, work in zip(begun_ns, units.works_ns, strict=True)]
+    ended_ns = [begun + work for begun, work in zip(begun_ns, units.works_ns, strict=True)]
     sent_ns = _sent_ns(trace, units)
-    before = [-1] * len(units.rows)  # the tuple that the same task ran before each
-    for unit in units.stages:
-        for numbers in _by_task(trace, units, unit):
-            for one, other in pairwise(numbers):
-                before[other] = one
-    busy = [after for after, one in enumerate(before) if one >= 0 and sent_ns[after] < begun_ns[one]]
-    idle = [after for after, one in enumerate(before) if one >= 0 and sent_ns[after] > free_ns[one]]
-    between_ns = _middle([begun_ns[after] - free_ns[before[after]] for after in busy])
-    hop_ns = max(0, _middle([begun_ns[after] - sent_ns[after] for after in idle]) - between_ns)
-    ready_ns = [max(sent + hop_ns, free_ns[one] if one >= 0 else 0) for sent, one in zip(sent_ns, before, strict=True)]
+    free_ns = _free_ns(trace, units, ended_ns)
+    between_ns = _middle([at - free for at, free, sent in zip(begun_ns, free_ns, sent_ns, strict=True) if sent < free])
+    hops = [at - sent for at, free, sent in zip(begun_ns, free_ns, sent_ns, strict=True) if 0 < free <= sent]
+    hop_ns = max(0, _middle(hops) - between_ns)
+    ready_ns = [max(sent + hop_ns, free) for sent, free in zip(sent_ns, free_ns, strict=True)]
     delays_ns = [max(0, begun - ready) for begun, ready in zip(begun_ns, ready_ns, strict=True)]
     acks_ns = [
-        max(0, complete - max(free_ns[number] for number in _tree(units, family)))
+        max(0, complete - max(ended_ns[number] for number in _tree(units, family)))
         for complete, family in zip(trace.complete_ns, units.roots, strict=True)
     ]
     return Costs(hop_ns, delays_ns, acks_ns, tuple(_speeds(trace, units, unit) for unit in units.stages))
@@ -65,6 +60,20 @@ def _middle(samples: list[int]) -> int:
     return int(median(samples)) if len(samples) >= FEW else 0
 
 
+def _free_ns(trace: RunTrace, units: Units, ended_ns: Sequence[int]) -> list[int]:
+    """When the task of each tuple had room for it; 0 if it always had."""
+    free_ns = [0] * len(units.rows)
+    for unit in units.stages:
+        slots = unit.operator.concurrency
+        for numbers in tuples_by_task(trace, units, unit):
+            running: list[int] = []  # ends of what is under way, as a heap
+            for number in numbers:
+                if len(running) == slots:
+                    free_ns[number] = heappop(running)
+                heappush(running, ended_ns[number])
+    return free_ns
+
+
 def _sent_ns(trace: RunTrace, units: Units) -> list[int]:
     """When each tuple left: with the rest of the bundle that it was made of, or when its root was due."""
     sent_ns = [0 if parent == SENT_BY_SOURCE else units.left_ns[parent] for parent in units.parents]
@@ -72,15 +81,6 @@ def _sent_ns(trace: RunTrace, units: Units) -> list[int]:
         for number in family:
             sent_ns[number] = due_ns
     return sent_ns
-
-
-def _by_task(trace: RunTrace, units: Units, unit: Unit) -> Iterator[list[int]]:
-    """The tuples of each task, in the order in which it ran them."""
-    by_task: dict[int, list[int]] = defaultdict(list)
-    for number in unit.members:
-        by_task[trace.tasks[units.rows[number]]].append(number)
-    for numbers in by_task.values():
-        yield sorted(numbers, key=lambda number: trace.begun_ns[units.rows[number]])
 
 
 def _tree(units: Units, family: Sequence[int]) -> Iterator[int]:

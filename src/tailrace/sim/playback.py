@@ -18,7 +18,7 @@ from tailrace.policy.keys import Key
 from tailrace.sim.arrivals import Recorded
 from tailrace.sim.calibration import Costs, calibrate
 from tailrace.sim.forest import Forest
-from tailrace.sim.model import SOURCE, Link, Model, Node, Stage
+from tailrace.sim.model import SOURCE, Link, Model, Node, Queue, Scope, Stage
 from tailrace.sim.policies import itself, named_policy
 from tailrace.sim.report import Report
 from tailrace.sim.simulate import simulate
@@ -87,7 +87,6 @@ class Playback:
         self.units: Units = units_of(trace)
         self.costs: Costs = calibrate(trace, self.units)
         self.studied = self._studied(edges)
-        _check_one_at_a_time(trace)
 
     def _studied(self, names: Sequence[str]) -> list[Unit]:
         by_name = {unit.operator.name: unit for unit in self.units.stages}
@@ -97,10 +96,7 @@ class Playback:
             why = _why_fixed(by_name[name])
             if why is not None:
                 raise OptionError(f"the edge takes no other grouping: edge={name}: {why}")
-        studied = [by_name[name] for name in names] or [unit for unit in self.units.stages if _shuffled(unit)]
-        if not studied:
-            raise OptionError(f"no edge is fed by shuffle: which one is it about? edge={', '.join(by_name)}")
-        return studied
+        return [by_name[name] for name in names] or [unit for unit in self.units.stages if _shuffled(unit)]
 
     def recorded(self) -> Report:
         """What the run itself has seen."""
@@ -129,10 +125,13 @@ class Playback:
     @property
     def policy(self) -> str:
         """What the edges under study were recorded with."""
-        return "+".join(sorted({_grouping(unit) for unit in self.studied}))
+        return "+".join(sorted({_grouping(unit) for unit in self.studied})) or RECORDED
 
     def play(self, policy: str | None = None, *, seed: int = 0) -> Report:
         """The run under this policy. None: with the choices that were made, which tells how well the model fits."""
+        if policy is not None and not self.studied:
+            names = ", ".join(unit.operator.name for unit in self.units.stages)
+            raise OptionError(f"no edge with several tasks is fed by shuffle: which one is it about? edge={names}")
         groupings = [self._grouping_of(unit, policy) for unit in self.units.stages]
         model = self._model(groupings)
         report = simulate(model, seed=seed, forest=self._forest(groupings))
@@ -171,7 +170,8 @@ class Playback:
             stages.append(
                 Stage(
                     unit.operator.name,
-                    tasks=unit.operator.tasks,
+                    tasks=unit.operator.tasks * unit.operator.concurrency,
+                    queue=Queue(Scope.WORKER) if unit.operator.concurrency > 1 else None,
                     inputs=tuple(upstreams),
                     grouping=grouping,
                     workers=workers,
@@ -221,18 +221,11 @@ def _shuffled(unit: Unit) -> bool:
 
 def _why_fixed(unit: Unit) -> str | None:
     """Why the tuples of this stage stay where they were; None if they need not."""
+    if unit.operator.concurrency > 1 or unit.operator.role is Role.MAP_BATCH:
+        return "its tasks have several tuples under way at once, and no policy has been made for that"
     for edge in unit.inputs:
         if edge.fused or edge.grouping in FIXED:
             return FIXED.get(edge.grouping, "it is fused")
         if edge.by_lineage:
             return "two incarnations of a row must meet in one task of a committing sink"
     return None
-
-
-def _check_one_at_a_time(trace: RunTrace) -> None:
-    for operator in trace.shape.operators:
-        if operator.concurrency > 1 or operator.role is Role.MAP_BATCH:
-            raise OptionError(
-                f"a task that runs several tuples at once cannot be played again: operator={operator.name}; "
-                "could it be recorded as a plain function?"
-            )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from tailrace.sim.trace import EdgeShape, OperatorShape, RunTrace, Shape
 from tailrace.topology import Role
@@ -61,7 +62,28 @@ def units_of(trace: RunTrace) -> Units:
     planting = _Planting(trace, units, {index: position for position, index in enumerate(leading)})
     for family in trace.roots:
         planting.plant(family)
+    for unit in units.stages:
+        if unit.operator.role is Role.MAP_BATCH:
+            _join_batches(trace, units, unit)
     return units
+
+
+def tuples_by_task(trace: RunTrace, units: Units, unit: Unit) -> Iterator[list[int]]:
+    """The tuples of each task of a stage, in the order in which it ran them."""
+    by_task: dict[int, list[int]] = defaultdict(list)
+    for number in unit.members:
+        by_task[trace.tasks[units.rows[number]]].append(number)
+    for numbers in by_task.values():
+        yield sorted(numbers, key=lambda number: trace.begun_ns[units.rows[number]])
+
+
+def _join_batches(trace: RunTrace, units: Units, unit: Unit) -> None:
+    """What a batch leads to leaves when all of it has been run. Its shares follow each other to the nanosecond."""
+    for numbers in tuples_by_task(trace, units, unit):
+        for after, number in pairwise(reversed(numbers)):
+            row = units.rows[number]
+            if trace.begun_ns[row] + trace.durations_ns[row] == trace.begun_ns[units.rows[after]]:
+                units.left_ns[number] = units.left_ns[after]
 
 
 def _leaders(shape: Shape) -> list[int]:
@@ -109,9 +131,9 @@ class _Planting:
 
     def _inside(self, row: int) -> Iterator[int]:
         """A row and what it became within its unit."""
-        growing = [row]
+        growing = deque([row])
         while growing:
-            row = growing.pop()
+            row = growing.popleft()
             yield row
             growing += [child for child in self._trace.children[row] if not self._is_led(child)]
 
