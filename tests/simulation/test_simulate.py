@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from staged import Chance, facts
 
 import tailrace as tr
 from tailrace.policy import HELD, broadcast, pull
@@ -32,6 +34,8 @@ from tailrace.sim import (
     Queue,
     Scope,
     Slowdown,
+    Stage,
+    Stalls,
     simulate,
 )
 
@@ -45,6 +49,13 @@ MODEL = Model(
     link=Link(200_000, 1e8),
 )
 
+STAGED = replace(
+    MODEL,
+    tuples=200,
+    stages=(Stage("a", fan_out=(0, 3)), Stage("b", Exponential(3_000_000)), Stage("c", inputs=("a",)), Stage("d")),
+    stalls=Stalls(0.05, 20),
+)
+
 DIGESTS = """
 from test_simulate import digests
 print(digests())
@@ -56,6 +67,7 @@ def digests() -> str:
     for name in POLICIES:
         report = simulate(MODEL, name, seed=11)
         whole.update(repr((name, list(report.done_ns), report.executed, report.messages)).encode())
+        whole.update(repr(facts(simulate(STAGED, name, replay=Chance(0.3), seed=11))).encode())
     return whole.hexdigest()
 
 

@@ -19,13 +19,13 @@ Event = tuple[int, int, int, Any, int, int, Any]
 class Agenda:
     """Events, and the mail: messages that take no time, which are read when the event at hand is over."""
 
-    __slots__ = ("_next", "events", "mail", "now_ns")
+    __slots__ = ("events", "mail", "next", "now_ns")
 
     def __init__(self) -> None:
         self.now_ns = 0
         self.events: list[Event] = []
         self.mail: deque[tuple[int, Any, int, int, Message]] = deque()  # as events, without time and sequence
-        self._next = count().__next__
+        self.next = count().__next__
 
     def push(self, at_ns: int, kind: int, who: Any, a: int, b: int, what: Any) -> None:
-        heapq.heappush(self.events, (at_ns, kind, self._next(), who, a, b, what))
+        heapq.heappush(self.events, (at_ns, kind, self.next(), who, a, b, what))

@@ -81,10 +81,10 @@ class Hedging:
         self.touched[sender] = None
 
     def placed(self, index: int, incarnation: int, choice: int, tasks: int) -> int:
-        """Where to send a tuple: not where its first incarnation is, if any of ``tasks`` will do."""
+        """Where to send a tuple if any task will do: not where its first incarnation is."""
         if incarnation < self.roots.count:
             self.holder[index] = choice
-        elif tasks and self.holder[index] == choice:
+        elif self.holder[index] == choice:
             return (choice + 1) % tasks
         return choice
 

@@ -14,7 +14,8 @@ from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from tailrace.errors import OptionError, shorten
 from tailrace.policy.hashing import stable_hash
 from tailrace.sim.arrivals import Arrivals, Paced, Poisson, Recorded
-from tailrace.sim.model import Link, Model, Node, Order, Queue, Scope, Slowdown
+from tailrace.sim.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls
+from tailrace.sim.policies import named_policy
 from tailrace.sim.service import ByContent, Constant, Exponential, Lognormal, Service, Trace, Uniform
 
 _UNITS = {"_s": SECOND_NS, "_ms": MILLISECOND_NS, "_us": MICROSECOND_NS}
@@ -35,19 +36,33 @@ def read_model(path: Path) -> Model:
 def parse_model(table: Table, folder: Path) -> Model:
     """The model that a table describes."""
     given = dict(table)
-    parts: Table = {
-        "arrivals": _kind("arrivals", given.pop("arrivals", None), _arrivals_by_kind(folder)),
-        "service": _kind("service", given.pop("service", None), _service_by_kind(folder)),
-    }
+    parts: Table = {"arrivals": _kind("arrivals", given.pop("arrivals", None), _arrivals_by_kind(folder))}
+    if "service" in given or not given.get("stages"):
+        parts["service"] = _kind("service", given.pop("service", None), _service_by_kind(folder))
     if "nodes" in given:
         parts["nodes"] = tuple(_node(node) for node in given.pop("nodes"))
-    for name, made in (("link", Link), ("local", Link), ("queue", Queue)):
+    for name, made in (("link", Link), ("local", Link), ("queue", Queue), ("stalls", Stalls)):
         if name in given:
             parts[name] = _made(made, name, given.pop(name))
+    if "stages" in given:
+        parts["stages"] = tuple(_stage(stage, folder) for stage in given.pop("stages"))
     if "sender_nodes" in given:
         given["sender_nodes"] = tuple(given["sender_nodes"])
     model: Model = _made(Model, "model", {**given, **parts})
     return model
+
+
+def _stage(table: Table, folder: Path) -> Stage:
+    given: Table = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
+    if "service" in given:
+        given["service"] = _kind("service", given["service"], _service_by_kind(folder))
+    for name, made in (("queue", Queue), ("stalls", Stalls)):
+        if name in given:
+            given[name] = _made(made, name, given[name])
+    if "grouping" in given:
+        named_policy(given["grouping"])
+    stage: Stage = _made(Stage, "stage", given)
+    return stage
 
 
 def _arrivals_by_kind(folder: Path) -> dict[str, Callable[[Table], Arrivals]]:

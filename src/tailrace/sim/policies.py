@@ -1,4 +1,4 @@
-"""Groupings by name, as the simulator's tuples need them: a tuple is its own key."""
+"""Groupings and replay rules by name. Groupings are as the simulator's tuples need them: a tuple is its own key."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 from tailrace.errors import OptionError
 from tailrace.policy import (
     Grouping,
+    broadcast,
     fields,
     flink_scan,
     full_knowledge,
     least_work,
+    local,
     osg,
     partial_key,
     power_of_two,
@@ -19,6 +21,7 @@ from tailrace.policy import (
     shuffle,
     storm_load_aware,
 )
+from tailrace.policy.replay import ReplayRule
 
 
 def itself(value: Any) -> Any:
@@ -41,7 +44,20 @@ POLICIES: dict[str, Callable[[], Grouping]] = {
 }
 
 
+FIXED: dict[str, Callable[[], Grouping]] = {"broadcast": broadcast, "local": local}
+"""Groupings that a stage may have, but that are not a matter of policy."""
+
+REPLAY_RULES: dict[str, Callable[[], ReplayRule]] = {}
+
+
 def named_policy(name: str) -> Grouping:
-    if name not in POLICIES:
-        raise OptionError(f"unknown policy: policy={name}: did you mean one of {', '.join(POLICIES)}?")
-    return POLICIES[name]()
+    known = {**POLICIES, **FIXED}
+    if name not in known:
+        raise OptionError(f"unknown policy: policy={name}: did you mean one of {', '.join(known)}?")
+    return known[name]()
+
+
+def named_replay(name: str) -> ReplayRule:
+    if name not in REPLAY_RULES:
+        raise OptionError(f"unknown replay rule: replay={name}: did you mean one of {', '.join(REPLAY_RULES)}?")
+    return REPLAY_RULES[name]()
