@@ -1,13 +1,14 @@
 """What a recording says of the engine it was made on, and of the tasks that ran on it.
 
-A *hop* is what a tuple needs from the end of its parent's call, or from its due time, until its own begins, if its task
-has nothing else to do: it is the latency of the model's links, less what a task needs between any two calls. What is
-left between the moment at which a tuple could have begun and the one at which it did (reading and writing, a thread
-that had to wait for a core, a machine that stood still) is its own *delay*, and occupies the task as its call does. An
-*ack* is what lies between the end of a tree's last call and the moment at which its ledger knew. A task's *speed* is
-how long tuples take the others over how long equal ones take it.
+A *hop* is what a tuple needs from the end of its parent's call, or from its due time, until its own begins, if its
+task has nothing else to do. Part of that is the task's own, and is needed between any two calls: reading what has
+come, sending what there is. The rest is the latency of the model's links. What goes beyond, because a tuple left with
+the rest of its bundle, or a thread had to wait for a core, is the tuple's own *lag* if its task was idle, and holds up
+what follows it on its way; if the task was busy, it is a *delay* that occupies the task as a call does. An *ack* is
+what lies between the end of a tree's last call and the moment at which its ledger knew. A task's *speed* is how long
+tuples take the others over how long equal ones take it.
 
-So the grouping that was recorded leads to the latencies that were recorded; another meets the same calls and delays.
+So the choices that were made lead to the latencies that were seen; other choices meet the same calls, lags and delays.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ DIFFERENT = 1.15
 class Costs:
     """What tuples cost besides their calls; and the speeds of the tasks."""
 
-    hop_ns: int  # of every link
+    link_ns: int  # latency of every link
+    lags_ns: Sequence[int] = field(repr=False)  # of each tuple
     delays_ns: Sequence[int] = field(repr=False)  # of each tuple
     acks_ns: Sequence[int] = field(repr=False)  # of each root
     speeds: tuple[tuple[float, ...], ...]  # of each stage, of each task
@@ -44,16 +46,24 @@ def calibrate(trace: RunTrace, units: Units) -> Costs:
     ended_ns = [begun + work for begun, work in zip(begun_ns, units.works_ns, strict=True)]
     sent_ns = _sent_ns(trace, units)
     free_ns = _free_ns(trace, units, ended_ns)
-    between_ns = _middle([at - free for at, free, sent in zip(begun_ns, free_ns, sent_ns, strict=True) if sent < free])
-    hops = [at - sent for at, free, sent in zip(begun_ns, free_ns, sent_ns, strict=True) if 0 < free <= sent]
-    hop_ns = max(0, _middle(hops) - between_ns)
-    ready_ns = [max(sent + hop_ns, free) for sent, free in zip(sent_ns, free_ns, strict=True)]
-    delays_ns = [max(0, begun - ready) for begun, ready in zip(begun_ns, ready_ns, strict=True)]
+    times = list(zip(sent_ns, free_ns, units.started_ns, strict=True))
+    between_ns = _middle([started - free for sent, free, started in times if sent < free])
+    link_ns = max(0, _middle([started - sent for sent, free, started in times if 0 < free <= sent]) - between_ns)
+    lags_ns, delays_ns = [], []
+    for number, (sent, free, started) in enumerate(times):
+        parent = units.parents[number]
+        lag_ns = 0 if parent == SENT_BY_SOURCE else max(0, sent - ended_ns[parent])
+        late_ns = max(0, started - max(sent + link_ns, free))
+        in_a_batch = started < begun_ns[number]  # and not the first of it
+        delay_ns = 0 if in_a_batch else late_ns if free > sent + link_ns else min(late_ns, between_ns)
+        lags_ns.append(lag_ns + late_ns - delay_ns)
+        delays_ns.append(delay_ns)
     acks_ns = [
         max(0, complete - max(ended_ns[number] for number in _tree(units, family)))
         for complete, family in zip(trace.complete_ns, units.roots, strict=True)
     ]
-    return Costs(hop_ns, delays_ns, acks_ns, tuple(_speeds(trace, units, unit) for unit in units.stages))
+    speeds = tuple(_speeds(trace, units, unit) for unit in units.stages)
+    return Costs(link_ns, lags_ns, delays_ns, acks_ns, speeds)
 
 
 def _middle(samples: list[int]) -> int:
@@ -67,9 +77,12 @@ def _free_ns(trace: RunTrace, units: Units, ended_ns: Sequence[int]) -> list[int
         slots = unit.operator.concurrency
         for numbers in tuples_by_task(trace, units, unit):
             running: list[int] = []  # ends of what is under way, as a heap
+            last_ns = free = 0
             for number in numbers:
-                if len(running) == slots:
-                    free_ns[number] = heappop(running)
+                full_ns = heappop(running) if len(running) == slots else 0
+                if units.started_ns[number] != last_ns or slots > 1:  # not in one batch with the tuple before
+                    last_ns, free = units.started_ns[number], full_ns
+                free_ns[number] = free
                 heappush(running, ended_ns[number])
     return free_ns
 

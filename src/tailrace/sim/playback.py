@@ -183,8 +183,8 @@ class Playback:
             senders=len(self._senders),
             workers=len(nodes),
             nodes=tuple(nodes),
-            link=Link(latency_ns=self.costs.hop_ns),
-            local=Link(latency_ns=self.costs.hop_ns),
+            link=Link(latency_ns=self.costs.link_ns),
+            local=Link(latency_ns=self.costs.link_ns),
             stages=tuple(stages),
         )
 
@@ -207,7 +207,17 @@ class Playback:
             work_ns = units.works_ns[number] + self.costs.delays_ns[number]
             works_ns.append(max(1, int(work_ns * self.costs.speeds[position][task])))
         senders = [self._senders[task] for task in trace.sources]
-        return Forest(trace.due_ns, units.roots, stages, values, works_ns, works_ns, units.children, senders)
+        return Forest(
+            trace.due_ns,
+            units.roots,
+            stages,
+            values,
+            works_ns,
+            works_ns,
+            units.children,
+            senders,
+            self.costs.lags_ns,
+        )
 
 
 def _grouping(unit: Unit) -> str:

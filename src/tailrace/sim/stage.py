@@ -60,6 +60,7 @@ class StageAtWork:
         self.events, self.next = world.agenda.events, world.agenda.next
         self.works_ns, self.again_ns = forest.works_ns, forest.again_ns
         self.values = forest.values
+        self.lags_ns = forest.lags_ns
         if isinstance(grouping, FullKnowledge):
             grouping = _informed(grouping, model, stage)
             self.values = forest.works_ns  # it alone is shown what nobody can know
@@ -154,10 +155,12 @@ class StageAtWork:
             return
         now_ns = self.agenda.now_ns
         lane = self.lanes[sender][choice]
-        if lane.instant:
+        if lane.instant and not self.lags_ns:
             self.deliver((index, incarnation, sender, choice, attached, now_ns))
         else:
             at_ns = lane.arrival_ns(now_ns, self.tuple_bytes)
+            if self.lags_ns:
+                at_ns = lane.behind_ns(at_ns + self.lags_ns[index])
             self.agenda.push(at_ns, DELIVER, self, 0, 0, (index, incarnation, sender, choice, attached, at_ns))
 
     # -- tasks

@@ -43,6 +43,7 @@ class Units:
     parents: list[int] = field(default_factory=list, repr=False)  # of each tuple
     children: list[list[int]] = field(default_factory=list, repr=False)  # of each tuple
     works_ns: list[int] = field(default_factory=list, repr=False)  # of each tuple
+    started_ns: list[int] = field(default_factory=list, repr=False)  # of each tuple: when its call, or batch, began
     left_ns: list[int] = field(default_factory=list, repr=False)  # of each tuple: when what it became left
 
 
@@ -78,12 +79,17 @@ def tuples_by_task(trace: RunTrace, units: Units, unit: Unit) -> Iterator[list[i
 
 
 def _join_batches(trace: RunTrace, units: Units, unit: Unit) -> None:
-    """What a batch leads to leaves when all of it has been run. Its shares follow each other to the nanosecond."""
+    """A batch begins as one and leaves as one. Its shares follow each other to the nanosecond."""
     for numbers in tuples_by_task(trace, units, unit):
-        for after, number in pairwise(reversed(numbers)):
-            row = units.rows[number]
-            if trace.begun_ns[row] + trace.durations_ns[row] == trace.begun_ns[units.rows[after]]:
-                units.left_ns[number] = units.left_ns[after]
+        pairs = [
+            (one, other)
+            for one, other in pairwise(numbers)
+            if trace.begun_ns[units.rows[one]] + units.works_ns[one] == trace.begun_ns[units.rows[other]]
+        ]
+        for one, other in pairs:
+            units.started_ns[other] = units.started_ns[one]
+        for one, other in reversed(pairs):
+            units.left_ns[one] = units.left_ns[other]
 
 
 def _leaders(shape: Shape) -> list[int]:
@@ -121,6 +127,7 @@ class _Planting:
             units.stage_of.append(position)
             units.parents.append(parent)
             units.children.append(children)
+            units.started_ns.append(trace.begun_ns[row])
             units.works_ns.append(sum(trace.durations_ns[one] for one in inside))
             units.left_ns.append(max(trace.begun_ns[one] + trace.durations_ns[one] for one in inside))
             growing += [(children, number, row) for one in inside for row in trace.children[one] if self._is_led(row)]
