@@ -2,11 +2,12 @@
 
 A *hop* is what a tuple needs from the end of its parent's call, or from its due time, until its own begins, if its
 task has nothing else to do. Part of that is the task's own, and is needed between any two calls: reading what has
-come, sending what there is. The rest is the latency of the model's links. What goes beyond, because a tuple left with
-the rest of its bundle, or a thread had to wait for a core, is the tuple's own *lag* if its task was idle, and holds up
-what follows it on its way; if the task was busy, it is a *delay* that occupies the task as a call does. An *ack* is
-what lies between the end of a tree's last call and the moment at which its ledger knew. A task's *speed* is how long
-tuples take the others over how long equal ones take it.
+come, sending what there is. The rest is the latency of the model's links. What comes on top, because a tuple left with
+the rest of its bundle, or a connection was still being made, is the tuple's own *lag*. What lies between two calls of a
+task that had tuples waiting, because its thread had to wait for a core, say, is a *delay*, and occupies the task as a
+call does. A queue is first come, first served: whatever was run later came later. An *ack* is what lies between the end
+of a tree's last call and the moment at which its ledger knew. A task's *speed* is how long tuples take the others over
+how long equal ones take it.
 
 So the choices that were made lead to the latencies that were seen; other choices meet the same calls, lags and delays.
 """
@@ -42,28 +43,43 @@ class Costs:
 
 def calibrate(trace: RunTrace, units: Units) -> Costs:
     """Figures from the recording itself."""
-    begun_ns = [trace.begun_ns[row] for row in units.rows]
-    ended_ns = [begun + work for begun, work in zip(begun_ns, units.works_ns, strict=True)]
+    ended_ns = [trace.begun_ns[row] + work for row, work in zip(units.rows, units.works_ns, strict=True)]
     sent_ns = _sent_ns(trace, units)
     free_ns = _free_ns(trace, units, ended_ns)
     times = list(zip(sent_ns, free_ns, units.started_ns, strict=True))
     between_ns = _middle([started - free for sent, free, started in times if sent < free])
     link_ns = max(0, _middle([started - sent for sent, free, started in times if 0 < free <= sent]) - between_ns)
-    lags_ns, delays_ns = [], []
-    for number, (sent, free, started) in enumerate(times):
-        parent = units.parents[number]
-        lag_ns = 0 if parent == SENT_BY_SOURCE else max(0, sent - ended_ns[parent])
-        late_ns = max(0, started - max(sent + link_ns, free))
-        in_a_batch = started < begun_ns[number]  # and not the first of it
-        delay_ns = 0 if in_a_batch else late_ns if free > sent + link_ns else min(late_ns, between_ns)
-        lags_ns.append(lag_ns + late_ns - delay_ns)
-        delays_ns.append(delay_ns)
+    came_ns, delays_ns = _came_ns(trace, units, sent_ns, free_ns, link_ns, between_ns)
+    left_ns = [
+        sent if one == SENT_BY_SOURCE else ended_ns[one] for sent, one in zip(sent_ns, units.parents, strict=True)
+    ]
+    lags_ns = [max(0, came - left - link_ns) for came, left in zip(came_ns, left_ns, strict=True)]
     acks_ns = [
         max(0, complete - max(ended_ns[number] for number in _tree(units, family)))
         for complete, family in zip(trace.complete_ns, units.roots, strict=True)
     ]
     speeds = tuple(_speeds(trace, units, unit) for unit in units.stages)
     return Costs(link_ns, lags_ns, delays_ns, acks_ns, speeds)
+
+
+def _came_ns(
+    trace: RunTrace, units: Units, sent_ns: Sequence[int], free_ns: Sequence[int], link_ns: int, between_ns: int
+) -> tuple[list[int], list[int]]:
+    """When each tuple came to its task, and what it then had to wait for besides other tuples."""
+    came_ns, delays_ns = [0] * len(units.rows), [0] * len(units.rows)
+    for unit in units.stages:
+        for numbers in tuples_by_task(trace, units, unit):
+            last_ns = -1
+            for number in numbers:
+                started, free = units.started_ns[number], free_ns[number]
+                came = max(sent_ns[number] + link_ns, last_ns + 1)
+                late = max(0, started - max(came, free))
+                delay = late if came < free else min(late, between_ns)
+                if started < trace.begun_ns[units.rows[number]]:  # in a batch, and not the first of it
+                    delay = 0
+                came_ns[number] = last_ns = came if came < free else came + late - delay
+                delays_ns[number] = delay
+    return came_ns, delays_ns
 
 
 def _middle(samples: list[int]) -> int:

@@ -11,25 +11,19 @@ from tailrace.sim.model import APART, Link, Model
 class Lane:
     """From one sender to one task."""
 
-    __slots__ = ("bytes_per_s", "free", "instant", "last_ns", "latency_ns")
+    __slots__ = ("bytes_per_s", "free", "instant", "latency_ns")
 
     def __init__(self, link: Link, free: list[float]) -> None:
         self.latency_ns = link.latency_ns
         self.bytes_per_s = link.bytes_per_s
         self.instant = not link.latency_ns and link.bytes_per_s is None
         self.free = free  # when the link has sent all so far; lanes over the same link share the list
-        self.last_ns = 0  # when the last of this lane gets there
 
     def arrival_ns(self, now_ns: int, size: int) -> int:
         if self.bytes_per_s is None:
             return now_ns + self.latency_ns
         self.free[0] = max(self.free[0], now_ns) + size * SECOND_NS / self.bytes_per_s
         return int(self.free[0]) + self.latency_ns
-
-    def behind_ns(self, at_ns: int) -> int:
-        """What would get there at ``at_ns`` overtakes nothing that was sent before it."""
-        self.last_ns = max(self.last_ns, at_ns)
-        return self.last_ns
 
 
 class Network:

@@ -160,7 +160,7 @@ class StageAtWork:
         else:
             at_ns = lane.arrival_ns(now_ns, self.tuple_bytes)
             if self.lags_ns:
-                at_ns = lane.behind_ns(at_ns + self.lags_ns[index])
+                at_ns += self.lags_ns[index]
             self.agenda.push(at_ns, DELIVER, self, 0, 0, (index, incarnation, sender, choice, attached, at_ns))
 
     # -- tasks
