@@ -12,6 +12,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MAX_LINES = 60  # "under": a screen
 NUMBER = r"\d+\.\d\d"
+ROW = rf"([\d,]+\.\d +){{6}}{NUMBER} +[\d,]+"
 
 # regular expressions where a line has measured numbers in it
 EXPECTED = {
@@ -63,6 +64,10 @@ EXPECTED = {
         r"order 7: Edsger",
         r"order 0: LookupError: no user 0",
         r"order 4: LookupError: no user 0",
+    ],
+    "what_if": [
+        r"policy +mean +p50 +p90 +p99 +p99\.9 +max +speed-up +messages",
+        *(rf"{policy} +{ROW}" for policy in ("recorded", "shuffle again", "osg", "least_work", "pull")),
     ],
     "word_count": ["the 6", "turns 2", "wheel 2", "away 1"],
 }

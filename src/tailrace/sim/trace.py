@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,9 @@ class RunTrace:
     notes: list[str] = field(default_factory=list)  # what of the recording could not be used
 
 
-def read_trace(folder: Path) -> RunTrace:
+def read_trace(place: str | PathLike[str]) -> RunTrace:
     """The recording of one run. Raises OptionError if there is none, or more than one."""
+    folder = Path(place)
     if not folder.is_dir():
         raise OptionError(f"no such folder: trace={folder}; is it where tailrace run --record wrote?")
     paths = sorted(folder.glob(f"*{SUFFIX}"))
