@@ -81,6 +81,8 @@ class _Half:
 
     def executed(self, *told: Any) -> None: ...
 
+    def dropped(self, *told: Any) -> None: ...
+
 
 class _HoldsForEver(_Half):
     def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
@@ -182,6 +184,16 @@ def test_reports_add_up_and_an_idle_task_reports_at_once() -> None:
     reporter.executed(1, 9, None, 70, 1, SECOND_NS + 2)
     reporter.executed(0, 8, None, 80, 0, SECOND_NS + 3)
     assert reporter.outbox == [(0, Done(2, (8, 60, 8, 80), 0)), (1, Done(1, (9, 70), 0))]
+
+
+def test_a_dropped_tuple_is_counted_and_teaches_nothing() -> None:
+    reporter = Reporter(2, itself)
+    for sender in (0, 0, 1):
+        reporter.received(sender, None, 0)
+    reporter.executed(0, 7, None, 50, 2, 1)
+    reporter.dropped(0, None, 1, 2)
+    reporter.dropped(1, None, 0, 3)
+    assert reporter.outbox == [(0, Done(2, (7, 50), 0)), (1, Done(1, (), 0))]
 
 
 def test_a_report_is_bounded() -> None:

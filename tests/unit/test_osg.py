@@ -138,6 +138,14 @@ def test_a_task_replies_with_the_difference_once_it_has_executed_the_tuple() -> 
     assert half.outbox == [(1, Reply(3, -10.0))], "of its own 20; what others sent is not its business"
 
 
+def test_a_task_replies_if_the_tuple_was_dropped() -> None:
+    """Otherwise the sender would wait for ever."""
+    half = receiver()
+    execute(half, 10)
+    half.dropped(0, Sync(3, 30.0), 0, 0)
+    assert half.outbox == [(0, Reply(3, -20.0))]
+
+
 # -- the sender's half
 
 

@@ -61,7 +61,8 @@ class Receiver(Protocol):
         self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
     ) -> None: ...
 
-    def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None: ...
+    def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
+        """It leaves the queue as an executed one does, and nothing is learnt of its cost."""
 
     def hear(self, sender: int, message: Message, now_ns: int) -> None: ...
 

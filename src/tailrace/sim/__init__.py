@@ -9,7 +9,7 @@ from tailrace.sim.forest import Forest, grow
 from tailrace.sim.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls
 from tailrace.sim.modelfile import parse_model, read_model
 from tailrace.sim.playback import Playback
-from tailrace.sim.policies import POLICIES, named_policy
+from tailrace.sim.policies import POLICIES, REPLAY_RULES, named_policy, named_replay
 from tailrace.sim.report import Report, StageReport
 from tailrace.sim.service import ByContent, Constant, Exponential, Lognormal, Trace, Uniform
 from tailrace.sim.simulate import simulate
@@ -17,6 +17,7 @@ from tailrace.sim.trace import read_trace
 
 __all__ = [
     "POLICIES",
+    "REPLAY_RULES",
     "ByContent",
     "Constant",
     "Exponential",
@@ -43,6 +44,7 @@ __all__ = [
     "grow",
     "latency_chart",
     "named_policy",
+    "named_replay",
     "parse_model",
     "read_model",
     "read_trace",

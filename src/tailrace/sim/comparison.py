@@ -1,4 +1,4 @@
-"""Reports side by side: as a table, and as two charts."""
+"""Reports side by side: as tables, and as two charts."""
 
 from __future__ import annotations
 
@@ -12,32 +12,67 @@ CDF_POINTS = 100
 
 
 def render_comparison(reports: Sequence[Report]) -> str:
-    """Milliseconds of latency; the speed-up is that of the mean over the first policy's."""
+    """Milliseconds of latency; the speed-up is that of the mean over the first policy's. Below, stages if several."""
+    hedged = any(report.replay for report in reports)
     header = ["policy", "mean", *(f"p{q * 100:g}" for q in PERCENTILES), "max", "speed-up", "messages"]
-    rows = [header]
+    rows = [header + (["hedges", "won", "extra work"] if hedged else [])]
     for report in reports:
         quantiles = [report.percentile_ns(q) for q in PERCENTILES]
         times = [report.mean_ns, *quantiles, report.max_ns]
         rows.append(
             [
-                report.policy,
+                _label(report),
                 *(f"{time_ns / MILLISECOND_NS:,.1f}" for time_ns in times),
                 f"{reports[0].mean_ns / report.mean_ns:.2f}",
                 f"{report.messages:,}",
+                *([f"{report.hedges:,}", f"{report.hedges_won:,}", f"{report.extra_work:.1%}"] if hedged else []),
             ]
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+    staged = any(len(report.stages) > 1 for report in reports)
+    return _table(rows) + ("\n\n" + _stages(reports) if staged else "")
+
+
+def _stages(reports: Sequence[Report]) -> str:
+    """Stage by stage: the share of time that tasks were at work, the busiest of them, and milliseconds in queues."""
+    rows = [["policy", "stage", "executed", "busy", "busiest", "mean wait", "p99 wait"]]
+    for report in reports:
+        for stage in report.stages:
+            shares = [busy_ns / report.end_ns for busy_ns in stage.busy_ns]
+            waits = [stage.mean_wait_ns, stage.wait_percentile_ns(0.99)]
+            rows.append(
+                [
+                    _label(report) if stage is report.stages[0] else "",
+                    stage.name,
+                    f"{sum(stage.executed):,}",
+                    f"{sum(shares) / len(shares):.0%}",
+                    f"{max(shares):.0%}",
+                    *(f"{wait_ns / MILLISECOND_NS:,.1f}" for wait_ns in waits),
+                ]
+            )
+    return _table(rows, words=2)
+
+
+def _label(report: Report) -> str:
+    return f"{report.policy} + {report.replay}" if report.replay else report.policy
+
+
+def _table(rows: Sequence[Sequence[str]], words: int = 1) -> str:
+    """Columns of figures to the right, the first ``words`` to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
-        "  ".join(cell.rjust(width) if column else cell.ljust(width) for column, (cell, width) in enumerate(zipped))
-        for zipped in (list(zip(row, widths, strict=True)) for row in rows)
+        "  ".join(
+            cell.ljust(width) if column < words else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
     )
 
 
 def latency_chart(reports: Sequence[Report]) -> Chart:
-    """How many tuples took longer, both axes logarithmic: the tail is where the line ends."""
+    """How many roots took longer, both axes logarithmic: the tail is where the line ends."""
     series = [
         Series(
-            report.policy,
+            _label(report),
             [
                 Point(max(1, report.percentile_ns(1 - left)) / MILLISECOND_NS, left)
                 for left in (10 ** (-4 * step / CDF_POINTS) for step in range(CDF_POINTS + 1))
@@ -45,13 +80,13 @@ def latency_chart(reports: Sequence[Report]) -> Chart:
         )
         for report in reports
     ]
-    return Chart("Latency", "ms", "share of tuples that took longer", series, log_x=True, log_y=True)
+    return Chart("Latency", "ms", "share of roots that took longer", series, log_x=True, log_y=True)
 
 
 def backlog_chart(reports: Sequence[Report]) -> Chart:
-    """Tuples that are due and not done."""
+    """Roots that are due and not done."""
     series = [
-        Series(report.policy, [Point(at_ns / SECOND_NS, tuples) for at_ns, tuples in report.backlog()])
+        Series(_label(report), [Point(at_ns / SECOND_NS, tuples) for at_ns, tuples in report.backlog()])
         for report in reports
     ]
     return Chart("Backlog", "s", "tuples", series)

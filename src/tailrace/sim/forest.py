@@ -32,7 +32,9 @@ class Forest:
     again_ns: Sequence[int] = field(repr=False)  # of each tuple: how long it takes if its root is emitted again
     children: Sequence[Sequence[int]] = field(repr=False)  # of each tuple: those it becomes
     senders: Sequence[int] = field(repr=False, default=())  # of each root; empty: round robin
-    lags_ns: Sequence[int] = field(repr=False, default=())  # of each tuple: how much later than links say; empty: none
+    lags_ns: Sequence[int] = field(
+        repr=False, default=()
+    )  # of each tuple: how long after its parent it leaves; empty: 0
 
     def validate(self, model: Model) -> None:
         """Raises ``OptionError`` where the law is broken, or where this is not a forest of the model's."""

@@ -117,6 +117,10 @@ class Stage:
     def __post_init__(self) -> None:
         if not self.name or self.name == SOURCE:
             raise OptionError(f"a stage needs a name of its own: name={self.name!r}")
+        if isinstance(self.inputs, str):
+            raise OptionError(
+                f"inputs are a list: stage={self.name} inputs={self.inputs}: did you mean [{self.inputs!r}]?"
+            )
         low, high = self.fan_out if isinstance(self.fan_out, tuple) else (self.fan_out, self.fan_out)
         if not 0 <= low <= high:
             raise OptionError(f"a tuple becomes none or more: stage={self.name} fan_out={self.fan_out}")

@@ -52,7 +52,9 @@ def parse_model(table: Table, folder: Path) -> Model:
     return model
 
 
-def _stage(table: Table, folder: Path) -> Stage:
+def _stage(table: Any, folder: Path) -> Stage:
+    if not isinstance(table, dict):
+        raise OptionError(f"a stage is a table: stage={shorten(table)}: did you mean [[stages]]?")
     given: Table = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
     if "service" in given:
         given["service"] = _kind("service", given["service"], _service_by_kind(folder))

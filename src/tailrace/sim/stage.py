@@ -13,7 +13,7 @@ from tailrace.policy.feedback import FeedbackChooser, Message, Receiver, has_fee
 from tailrace.policy.grouping import ALL, HELD, Chooser, Grouping
 from tailrace.policy.local import Local
 from tailrace.policy.oracle import FullKnowledge
-from tailrace.sim.agenda import DELIVER, FINISH, TO_SENDER, TO_TASK, Agenda
+from tailrace.sim.agenda import DELIVER, EMIT, FINISH, TO_SENDER, TO_TASK, Agenda
 from tailrace.sim.forest import Forest
 from tailrace.sim.hedging import Hedging
 from tailrace.sim.links import Network
@@ -100,8 +100,12 @@ class StageAtWork:
 
     # -- senders
 
-    def emit(self, index: int, incarnation: int, sender: int) -> None:
-        self.on_the_way[incarnation] += 1
+    def emit(self, index: int, incarnation: int, sender: int, late: bool = False) -> None:
+        if not late:
+            self.on_the_way[incarnation] += 1
+            if self.lags_ns and self.lags_ns[index]:
+                self.agenda.push(self.agenda.now_ns + self.lags_ns[index], EMIT, self, index, incarnation, sender)
+                return
         if self.feedback is None:
             choice = self.choosers[sender].choose_many((self.values[index],))[0]
             if self.hedging is not None and self.any_task_will_do and choice != ALL:
@@ -155,12 +159,10 @@ class StageAtWork:
             return
         now_ns = self.agenda.now_ns
         lane = self.lanes[sender][choice]
-        if lane.instant and not self.lags_ns:
+        if lane.instant:
             self.deliver((index, incarnation, sender, choice, attached, now_ns))
         else:
             at_ns = lane.arrival_ns(now_ns, self.tuple_bytes)
-            if self.lags_ns:
-                at_ns += self.lags_ns[index]
             self.agenda.push(at_ns, DELIVER, self, 0, 0, (index, incarnation, sender, choice, attached, at_ns))
 
     # -- tasks

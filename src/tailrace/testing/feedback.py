@@ -24,6 +24,9 @@ MAX_MESSAGE_BYTES = 65_536
 MAX_EVENTS_A_TUPLE = 1_000
 """Halves that still talk to each other after so many are in an endless conversation."""
 
+DROPPED = 0.05
+"""The share of tuples that are thrown away when their turn has come, as if hedges had been faster."""
+
 Sent = tuple[int, int, Any, Message | None]
 """(sender, index, value, attached)"""
 
@@ -141,7 +144,10 @@ class _Stage:
         sender, _, value, attached = self.queues[task].popleft()
         self.executed += 1
         queued = len(self.queues[task])
-        self.receivers[task].executed(sender, value, attached, duration_ns, queued, self.now_ns)
+        if self.rng.random() < DROPPED:
+            self.receivers[task].dropped(sender, attached, queued, self.now_ns)
+        else:
+            self.receivers[task].executed(sender, value, attached, duration_ns, queued, self.now_ns)
         self.post_from_task(task)
         if queued:
             self.start(task)
