@@ -8,7 +8,7 @@ import time
 from random import Random
 
 import tailrace as tr
-from tailrace.sim import Playback, read_trace, render_comparison
+from tailrace.sim import Playback, read_trace
 
 UNIT_S = 0.00025
 QUOTES = [min(32, int(Random(number).paretovariate(1.0))) for number in range(400)]
@@ -34,7 +34,9 @@ def main() -> None:
         topology.run(workers=2, record=folder).awaitTermination()
         playback = Playback(read_trace(folder))
     reports = [playback.recorded(), playback.play(), *map(playback.play, ("osg", "least_work", "pull"))]
-    print(render_comparison(reports))
+    for report in reports:
+        p50_ms, p99_ms = (report.percentile_ns(q) / 1e6 for q in (0.5, 0.99))
+        print(f"{report.policy}: p50 {p50_ms:.2f} ms, p99 {p99_ms:.2f} ms")
 
 
 if __name__ == "__main__":

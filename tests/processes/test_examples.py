@@ -12,7 +12,6 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MAX_LINES = 60  # "under": a screen
 NUMBER = r"\d+\.\d\d"
-ROW = rf"([\d,]+\.\d +){{6}}{NUMBER} +[\d,]+"
 
 # regular expressions where a line has measured numbers in it
 EXPECTED = {
@@ -66,8 +65,8 @@ EXPECTED = {
         r"order 4: LookupError: no user 0",
     ],
     "what_if": [
-        r"policy +mean +p50 +p90 +p99 +p99\.9 +max +speed-up +messages",
-        *(rf"{policy} +{ROW}" for policy in ("recorded", "shuffle again", "osg", "least_work", "pull")),
+        rf"{policy}: p50 {NUMBER} ms, p99 {NUMBER} ms"
+        for policy in ("recorded", "shuffle again", "osg", "least_work", "pull")
     ],
     "word_count": ["the 6", "turns 2", "wheel 2", "away 1"],
 }
