@@ -56,7 +56,7 @@ def test_a_queue_knows_when_what_it_gives_was_put_in() -> None:
     queue = StampedQueue(lambda: next(times))
     bundles: list[Any] = [("first",), ("second",), ("third",)]
     queue.extend(bundles[:2])
-    queue.extend(bundles[2:])
+    queue.append(bundles[2])
     taken = [(queue.popleft(), queue.received_ns) for _ in range(3)]
     assert taken == [(("first",), 5), (("second",), 5), (("third",), 8)]
     assert not queue

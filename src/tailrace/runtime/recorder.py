@@ -152,6 +152,9 @@ class StampedQueue(deque[Any]):
         self._clock = clock
         self.received_ns = 0
 
+    def append(self, bundle: Bundle) -> None:
+        super().append((self._clock(), bundle))
+
     def extend(self, bundles: Iterable[Bundle]) -> None:
         super().extend(zip(repeat(self._clock()), bundles))
 
