@@ -64,6 +64,10 @@ EXPECTED = {
         r"order 0: LookupError: no user 0",
         r"order 4: LookupError: no user 0",
     ],
+    "what_if": [
+        rf"{policy}: p50 {NUMBER} ms, p99 {NUMBER} ms"
+        for policy in ("recorded", "shuffle again", "osg", "least_work", "pull")
+    ],
     "word_count": ["the 6", "turns 2", "wheel 2", "away 1"],
 }
 

@@ -44,6 +44,12 @@ FILE_MODULE = "__tailrace_file__"  # no module that workers could import: what t
     metavar="DIR",
     help="Remember here how far the run got. The next run with the same folder goes on from there.",
 )
+@click.option(
+    "--record",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Write down here what every tuple did, for tailrace sim --trace.",
+)
 @click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics here.")
 @click.option("--json", "as_json", is_flag=True, help="Write each progress as a line of JSON, and nothing else.")
 def run(
@@ -53,6 +59,7 @@ def run(
     conf: Conf,
     workers: int | None,
     checkpoint: str | None,
+    record: str | None,
     metrics_port: int | None,
     as_json: bool,
 ) -> None:
@@ -65,6 +72,7 @@ def run(
       tailrace run words.py
       tailrace run words.py:topology --workers 4 --checkpoint state/
       tailrace run words.py --master spark://host:7077 --conf spark.executor.memory=2g
+      tailrace run words.py --record trace/ && tailrace sim --trace trace/
       tailrace run words.py --json | jq .latencyMs.complete.p99
 
     Ctrl-C drains: nothing more is read, and what was read still arrives. A second Ctrl-C gives up. Exit codes: 0 when
@@ -80,7 +88,7 @@ def run(
             stack.enter_context(redirect_stdout(sys.stderr))  # what workers print must not get between the lines
         slots = workers + SPARE_SLOTS if workers is not None else None
         spark = stack.enter_context(common.session(host, master, conf, slots))
-        options: dict[str, Any] = {"workers": workers, "checkpoint": checkpoint}
+        options: dict[str, Any] = {"workers": workers, "checkpoint": checkpoint, "record": record}
         handle: Run = topology.run(spark, **{name: value for name, value in options.items() if value is not None})
         stack.enter_context(stopped_at_the_end(handle))
         if metrics_port is not None:

@@ -27,6 +27,7 @@ from tailrace.core.stage import (
     Wiring,
 )
 from tailrace.core.task import PlainTask, Task
+from tailrace.core.watch import Watch
 from tailrace.metrics.counters import TaskCounters
 from tailrace.topology import Port, Role
 
@@ -51,6 +52,7 @@ class Surroundings:
     limits: LedgerLimits
     clock: Clock
     rng: Random
+    watch: Watch | None = None
 
 
 def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
@@ -80,6 +82,11 @@ def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
         return plain
     assert isinstance(task, SourceTask | AsyncTask | BatchTask)
     task.wiring = builder.wiring(task, leader)
+    if around.watch is not None:
+        if isinstance(task, SourceTask):
+            task.ledger.watch = around.watch.roots(leader)
+        else:
+            task.watch = around.watch.calls(task, leader)
     return task
 
 
@@ -132,8 +139,11 @@ class _Builder:
         operator = self._plan.operators[self._plan.operator_of[number]]
         wiring = self.wiring(task, number)
         if operator.operator.role is Role.SINK:
-            return self._sink(task, operator, self._bodies.writers[number], wiring)
-        return _STAGES[operator.operator.role](self._bodies.functions[number], wiring)
+            stage = self._sink(task, operator, self._bodies.writers[number], wiring)
+        else:
+            stage = _STAGES[operator.operator.role](self._bodies.functions[number], wiring)
+        watch = self._around.watch
+        return stage if watch is None else watch.stage(task, number, stage, wiring)
 
     def _sink(self, task: Task, operator: OperatorPlan, writer: Writer, wiring: Wiring) -> Stage:
         if not operator.committing:

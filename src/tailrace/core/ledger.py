@@ -10,7 +10,7 @@ bundle and incarnation. Lineages must never be used for this: two incarnations w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -76,6 +76,7 @@ class Ledger:
         self.complete_latency = Histogram()
         self.durable_latency = Histogram()
         self.reemitted = 0
+        self.watch: Callable[[Root, int], None] | None = None  # called with what completes
 
     # -- emitting
 
@@ -154,10 +155,17 @@ class Ledger:
     def _complete(self, root: Root, now_ns: int) -> None:
         if not root.complete_ns:
             root.complete_ns = now_ns
+            if self.watch is not None:
+                self.watch(root, self._completed_by(root))
             latency_ns = max(0, now_ns - root.due_ns)
             self.complete_latency.record(latency_ns)
             if len(root.emissions) == 1:  # a loss says nothing of how long work takes
                 self._slowest_ns = max(latency_ns, self._slowest_ns - (self._slowest_ns >> 10))
+
+    def _completed_by(self, root: Root) -> int:
+        """The incarnation of which everything was processed."""
+        live = self._live
+        return next(one for one in root.emissions if not (live[one].complete and live[one].durable))
 
     def _durable(self, root: Root, now_ns: int) -> None:
         if root.durable:

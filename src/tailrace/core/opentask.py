@@ -14,6 +14,7 @@ from tailrace.core.failure import CAUGHT, task_error
 from tailrace.core.plan import Plan
 from tailrace.core.stage import Wiring, as_results
 from tailrace.core.task import Task
+from tailrace.core.watch import CallWatch
 from tailrace.topology import OnError, Role
 
 
@@ -50,11 +51,14 @@ class OpenTask(Task):
     def __init__(self, plan: Plan, number: int, clock: Clock) -> None:
         super().__init__(plan, number, clock)
         self._opened: deque[Call] = deque()
+        self.watch: CallWatch | None = None
 
     def _open_next(self) -> bool:
         if not self._opened and self.queue:
             emission, split, offset, ack, lineages, values = self.queue.popleft()
             bundle = OpenBundle(emission, split, offset, ack, len(values))
+            if self.watch is not None:
+                self.watch.opened(bundle)
             named: Sequence[int | None] = [None] * len(values) if lineages is None else lineages
             self._opened.extend(Call(bundle, value, lineage) for value, lineage in zip(values, named, strict=True))
         return bool(self._opened)
@@ -68,6 +72,8 @@ class OpenTask(Task):
         return bool(self._opened or self.queue)
 
     def _finish(self, call: Call, results: list[Any]) -> None:
+        if self.watch is not None:
+            self.watch.closed(call, self.wiring.durations[-1])
         bundle = call.bundle
         parents = None if call.lineage is None else [call.lineage] * len(results)
         indices = None if len(results) == 1 else list(range(len(results)))
@@ -75,6 +81,8 @@ class OpenTask(Task):
         self._close_one(bundle, ids)
 
     def _fail(self, call: Call, error: BaseException) -> None:
+        if self.watch is not None:
+            self.watch.closed(call, self.wiring.durations[-1])
         bundle = call.bundle
         ids = self.wiring.failed(bundle.emission, bundle.split, bundle.offset, call.value, call.lineage, error)
         self._close_one(bundle, ids)
@@ -170,6 +178,9 @@ class BatchTask(OpenTask):
             return
         share_ns = (self.clock() - started_ns) // len(batch)
         self.wiring.durations.extend([share_ns] * len(batch))
+        if self.watch is not None:
+            for position, call in enumerate(batch):
+                call.started_ns = started_ns + position * share_ns
         for call, result in zip(batch, results, strict=True):
             self._finish(call, [result])
 

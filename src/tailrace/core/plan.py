@@ -115,10 +115,13 @@ class Plan:
         return tuple(split for split in self.splits if split.owner == task)
 
 
-def make_plan(topology: Topology, workers: int) -> Plan:
-    """Settle task counts, fusion, splits and homes. The topology has been validated."""
+def make_plan(topology: Topology, workers: int, *, name_all: bool = False) -> Plan:
+    """Settle task counts, fusion, splits and homes. The topology has been validated.
+
+    ``name_all``: tuples carry their lineages on every edge, for whoever records them.
+    """
     operators = _plan_operators(topology, workers)
-    edges = _plan_edges(topology, operators)
+    edges = _plan_edges(topology, operators, name_all)
     leaders, units = _plan_units(operators, edges)
     return Plan(
         name=topology.name,
@@ -141,7 +144,7 @@ def _plan_operators(topology: Topology, workers: int) -> tuple[OperatorPlan, ...
     return tuple(plans)
 
 
-def _plan_edges(topology: Topology, operators: tuple[OperatorPlan, ...]) -> tuple[EdgePlan, ...]:
+def _plan_edges(topology: Topology, operators: tuple[OperatorPlan, ...], name_all: bool) -> tuple[EdgePlan, ...]:
     by_name = {plan.name: plan for plan in operators}
     needs_lineage = _reaches_committing_sink(topology, operators)
     inputs = Counter(edge.downstream for edge in topology.edges)
@@ -168,7 +171,7 @@ def _plan_edges(topology: Topology, operators: tuple[OperatorPlan, ...]) -> tupl
                 salt=edge_salt(*key, ordinal),
                 local=local,
                 fused=local and inputs[edge.downstream] == 1 and _takes_one_by_one(downstream),
-                lineages=downstream.name in needs_lineage or _letters_need_lineage(upstream, needs_lineage),
+                lineages=name_all or downstream.name in needs_lineage or _letters_need_lineage(upstream, needs_lineage),
                 by_lineage=downstream.committing and not edge.grouping.keyed and not local and not everywhere,
             )
         )

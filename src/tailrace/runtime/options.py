@@ -25,14 +25,15 @@ class RunOptions:
     recovery_timeout_s: float = 300.0  # a backstop, as losses are reported at once: longer than any call should take
     max_deaths: int = 10  # of one worker in a row, without progress: a tuple that kills it will do so again
     stop_timeout_s: float = 10.0  # for workers to close their tasks once all is done
+    record: str | PathLike[str] | None = None  # a folder for what the simulator needs to play the run again
     ring: bool = True  # shared memory between workers of one machine; without it they talk over TCP
 
     def __post_init__(self) -> None:
-        if self.checkpoint is not None and not isinstance(self.checkpoint, str | PathLike):
-            raise OptionError(f"not a folder: checkpoint={self.checkpoint!r}; did you mix two options up?")
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "checkpoint":
+            if field.name in ("checkpoint", "record"):
+                if value is not None and not isinstance(value, str | PathLike):
+                    raise OptionError(f"not a folder: {field.name}={value!r}; did you mix two options up?")
                 continue
             if field.name == "ring":
                 if not isinstance(value, bool):

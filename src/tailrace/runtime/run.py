@@ -7,6 +7,8 @@ import threading
 import time
 import uuid
 from collections import deque
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tailrace.core.coordinator import Phase
@@ -16,6 +18,7 @@ from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.coordinator import CoordinatorServer, Place
 from tailrace.runtime.host import Host
 from tailrace.runtime.options import RunOptions
+from tailrace.runtime.recorder import check_folder
 from tailrace.topology import Role, Topology
 
 logger = logging.getLogger("tailrace")
@@ -32,7 +35,11 @@ class Run:
     def __init__(self, topology: Topology, options: RunOptions, host: Host, place: Place) -> None:
         self.name = topology.name
         self.runId = str(uuid.uuid4())
-        plan = make_plan(topology, options.workers)
+        plan = make_plan(topology, options.workers, name_all=options.record is not None)
+        if options.record is not None:
+            folder = Path(options.record).absolute()  # workers may be in other folders
+            check_folder(folder)
+            options = replace(options, record=folder)
         checkpoint = Checkpoint(options.checkpoint, plan)
         self.id = checkpoint.job_id
         _say_what_is_not_promised(plan)

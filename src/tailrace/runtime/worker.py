@@ -39,6 +39,7 @@ from tailrace.runtime.links import OutLink
 from tailrace.runtime.logs import LogBuffer, captured
 from tailrace.runtime.opening import Opener
 from tailrace.runtime.options import RunOptions
+from tailrace.runtime.recorder import Recorder, describe
 from tailrace.runtime.runner import Runner
 from tailrace.runtime.taskhost import TaskHost
 from tailrace.topology import Kind
@@ -80,6 +81,7 @@ class WorkerProcess:
         self._plan: Plan | None = None
         self._setup: Setup | None = None
         self._opener: Opener | None = None
+        self._recorder: Recorder | None = None
         self._failed = False
         sweep()
 
@@ -151,6 +153,9 @@ class WorkerProcess:
 
     def _say_no_ring(self, why: str) -> None:
         self.tell(Notice("ring", f"workers of one machine talk over TCP, not through shared memory: {why}"))
+
+    def _say_no_recording(self, why: str) -> None:
+        self.tell(Notice("record", why))
 
     def lost_link(self) -> None:
         self.tell(LinkLost(self.worker, self.epoch))
@@ -246,7 +251,11 @@ class WorkerProcess:
         options: RunOptions = setup.options
         self._plan = plan
         opener = self._opener = Opener(plan, self.worker, self.epoch, setup.job_id, setup.elapsed_ns, self.call_driver)
-        around = Surroundings(plan, self.worker, self.epoch, options.ledger, system_clock, Random(os.urandom(16)))
+        if options.record is not None:
+            header = describe(plan, setup.job_id, self.worker, self.epoch, system_clock)
+            self._recorder = Recorder(str(options.record), header, plan, system_clock, self._say_no_recording)
+        rng = Random(os.urandom(16))
+        around = Surroundings(plan, self.worker, self.epoch, options.ledger, system_clock, rng, watch=self._recorder)
         hosts: dict[int, TaskHost] = {}
         for leader, members in plan.units(self.worker):
             bodies = opener.open(leader, members, dict(assign.starts))
@@ -364,6 +373,8 @@ class WorkerProcess:
         for runner in self._runners:
             runner.join(max(0.05, deadline - time.monotonic()))
         self._dialers.shutdown(wait=False, cancel_futures=True)  # Spark may go on using this process
+        if self._recorder is not None:
+            self._recorder.close()
         problems = self._opener.close() if self._opener is not None else []
         for problem in problems:
             print(problem)

@@ -8,10 +8,12 @@ from tailrace.sim.comparison import backlog_chart, latency_chart, render_compari
 from tailrace.sim.forest import Forest, grow
 from tailrace.sim.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls
 from tailrace.sim.modelfile import parse_model, read_model
+from tailrace.sim.playback import Playback
 from tailrace.sim.policies import POLICIES, REPLAY_RULES, named_policy, named_replay
 from tailrace.sim.report import Report, StageReport
 from tailrace.sim.service import ByContent, Constant, Exponential, Lognormal, Trace, Uniform
 from tailrace.sim.simulate import simulate
+from tailrace.sim.trace import read_trace
 
 __all__ = [
     "POLICIES",
@@ -26,6 +28,7 @@ __all__ = [
     "Node",
     "Order",
     "Paced",
+    "Playback",
     "Poisson",
     "Queue",
     "Recorded",
@@ -44,6 +47,7 @@ __all__ = [
     "named_replay",
     "parse_model",
     "read_model",
+    "read_trace",
     "render_comparison",
     "simulate",
 ]

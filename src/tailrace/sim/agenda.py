@@ -9,7 +9,7 @@ from typing import Any
 
 from tailrace.policy.feedback import Message
 
-FINISH, DELIVER, TO_SENDER, TO_TASK, WAKE = range(5)
+FINISH, DELIVER, TO_SENDER, TO_TASK, WAKE, EMIT = range(6)
 """Kinds, in the order in which they happen at one moment: a task that gets free is free for what comes then."""
 
 Event = tuple[int, int, int, Any, int, int, Any]

@@ -32,6 +32,9 @@ class Forest:
     again_ns: Sequence[int] = field(repr=False)  # of each tuple: how long it takes if its root is emitted again
     children: Sequence[Sequence[int]] = field(repr=False)  # of each tuple: those it becomes
     senders: Sequence[int] = field(repr=False, default=())  # of each root; empty: round robin
+    lags_ns: Sequence[int] = field(
+        repr=False, default=()
+    )  # of each tuple: how long after its parent it leaves; empty: 0
 
     def validate(self, model: Model) -> None:
         """Raises ``OptionError`` where the law is broken, or where this is not a forest of the model's."""
@@ -43,6 +46,8 @@ class Forest:
             raise OptionError("roots are not due at ascending times from zero on: were they sorted?")
         if min(self.works_ns) < 1 or min(self.again_ns) < 1:
             raise OptionError(f"every tuple takes some time: least={min(*self.works_ns, *self.again_ns)}")
+        if self.lags_ns and (len(self.lags_ns) != tuples or min(self.lags_ns) < 0):
+            raise OptionError(f"a lag for each tuple, or none: tuples={tuples} lags={len(self.lags_ns)}")
         if self.senders and (len(self.senders) != len(self.roots) or not set(self.senders) <= {*range(model.senders)}):
             raise OptionError(f"a sender for each root, or none: roots={len(self.roots)} senders={model.senders}")
         self._check_trees(model)

@@ -12,7 +12,7 @@ from itertools import cycle, islice
 
 from tailrace.policy.grouping import Grouping
 from tailrace.policy.replay import ReplayRule
-from tailrace.sim.agenda import DELIVER, FINISH, TO_SENDER, TO_TASK, Agenda
+from tailrace.sim.agenda import DELIVER, FINISH, TO_SENDER, TO_TASK, WAKE, Agenda
 from tailrace.sim.forest import Forest, grow
 from tailrace.sim.hedging import Hedging
 from tailrace.sim.links import Network, source_machines
@@ -80,8 +80,10 @@ class _Simulation:
                     who.tell_sender(a, b, what)
                 elif kind == TO_TASK:
                     who.tell_task(a, b, what)
-                else:
+                elif kind == WAKE:
                     who.wake(a)
+                else:
+                    who.emit(a, b, what, True)
             elif root < end:
                 agenda.now_ns = due_ns[root]
                 self.emit(root, root)

@@ -13,7 +13,7 @@ from tailrace.policy.feedback import FeedbackChooser, Message, Receiver, has_fee
 from tailrace.policy.grouping import ALL, HELD, Chooser, Grouping
 from tailrace.policy.local import Local
 from tailrace.policy.oracle import FullKnowledge
-from tailrace.sim.agenda import DELIVER, FINISH, TO_SENDER, TO_TASK, Agenda
+from tailrace.sim.agenda import DELIVER, EMIT, FINISH, TO_SENDER, TO_TASK, Agenda
 from tailrace.sim.forest import Forest
 from tailrace.sim.hedging import Hedging
 from tailrace.sim.links import Network
@@ -60,6 +60,7 @@ class StageAtWork:
         self.events, self.next = world.agenda.events, world.agenda.next
         self.works_ns, self.again_ns = forest.works_ns, forest.again_ns
         self.values = forest.values
+        self.lags_ns = forest.lags_ns
         if isinstance(grouping, FullKnowledge):
             grouping = _informed(grouping, model, stage)
             self.values = forest.works_ns  # it alone is shown what nobody can know
@@ -96,8 +97,12 @@ class StageAtWork:
 
     # -- senders
 
-    def emit(self, index: int, incarnation: int, sender: int) -> None:
-        self.on_the_way[incarnation] += 1
+    def emit(self, index: int, incarnation: int, sender: int, late: bool = False) -> None:
+        if not late:
+            self.on_the_way[incarnation] += 1
+            if self.lags_ns and self.lags_ns[index]:
+                self.agenda.push(self.agenda.now_ns + self.lags_ns[index], EMIT, self, index, incarnation, sender)
+                return
         if self.feedback is None:
             choice = self.choosers[sender].choose_many((self.values[index],))[0]
             if self.hedging is not None and self.any_task_will_do and choice != ALL:

@@ -1,0 +1,383 @@
+"""A recorder writes down what the tasks of one worker do, for the simulator to play it again.
+
+Tasks only append to lists of their own; a thread of the recorder turns these into blocks several times a second. A
+task that is ahead of that thread by ``BEHIND`` bundles writes them itself, so memory is bounded. A recording that
+cannot go on, because the disk is full say, ends, and the run does not.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+from tailrace.clock import Clock
+from tailrace.core.ledger import Root
+from tailrace.core.opentask import Call, OpenBundle
+from tailrace.core.plan import Plan
+from tailrace.core.router import Bundle
+from tailrace.core.stage import Lineages, Stage, Wiring
+from tailrace.core.task import Task
+from tailrace.errors import OptionError
+from tailrace.metrics.recording import END, ROOTS, SUFFIX, TUPLES, block, file_name, preamble
+from tailrace.policy.hashing import stable_hash
+from tailrace.policy.keys import Key, Remembered, key_function
+
+WRITE_S = 0.25
+"""How often what was recorded is written: what a killed worker's recording lacks at most."""
+
+BEHIND = 8_192
+"""Bundles of one task that may wait to be written: some megabytes."""
+
+AT_ONCE = 256
+"""Bundles in one block. Between blocks other threads get their turn."""
+
+SMALL = 256
+"""Characters or bytes up to which the content of a tuple without a key is hashed: a microsecond at most."""
+
+Ran = tuple[int, int, int, int, Sequence[int], Sequence[int], Sequence[int]]
+"""(received, begun, ended, emission, lineages, keys, durations) of one bundle."""
+
+
+class Recorder:
+    """Records one epoch of one worker. It is the ``Watch`` of its tasks."""
+
+    def __init__(
+        self, folder: str, header: dict[str, Any], plan: Plan, clock: Clock, complain: Callable[[str], None]
+    ) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._complain = complain
+        self._logs: list[_TupleLog | _RootLog] = []
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._file: int | None = _create(Path(folder) / file_name(header["worker"], header["epoch"]), preamble(header))
+        self._thread = threading.Thread(target=self._write_on, name="record", daemon=True)
+        self._thread.start()
+
+    # -- the watch
+
+    def stage(self, task: Task, number: int, stage: Stage, wiring: Wiring) -> Stage:
+        queue = self._stamped_queue(task) if number == task.number else None
+        return _RecordedStage(stage, wiring.durations, self._clock, queue, self._key_of(number), self._log(number))
+
+    def calls(self, task: Task, number: int) -> _RecordedCalls:
+        return _RecordedCalls(self._stamped_queue(task), self._clock, self._key_of(number), self._log(number))
+
+    def roots(self, number: int) -> Callable[[Root, int], None]:
+        log = _RootLog(number)
+        self._logs.append(log)
+        return log.completed
+
+    def _log(self, number: int) -> _TupleLog:
+        log = _TupleLog(number, self.write)
+        self._logs.append(log)
+        return log
+
+    def _stamped_queue(self, task: Task) -> StampedQueue:
+        queue = StampedQueue(self._clock)
+        task.queue = queue
+        return queue
+
+    def _key_of(self, number: int) -> Callable[[Any], int]:
+        operator = self._plan.operator_of[number]
+        inputs = [edge.grouping for edge in self._plan.edges if edge.downstream == operator]
+        keys = [key for key in map(_key, inputs) if key is not None]
+        return key_hash(key_function(keys[0])) if keys else content_hash
+
+    # -- writing
+
+    def _write_on(self) -> None:
+        while not self._closing.wait(WRITE_S):
+            self.write()
+
+    def write(self) -> None:
+        """Write all that has been recorded. Any thread may."""
+        with self._lock:
+            for log in self._logs:
+                while log.rows:
+                    self._append(log.take())
+
+    def _append(self, data: bytes) -> None:
+        if self._file is None:
+            return
+        try:
+            _write_whole(self._file, data)
+        except OSError as error:
+            os.close(self._file)
+            self._file = None
+            self._complain(f"the recording ends here: {error}; the run goes on")
+
+    def close(self) -> None:
+        """The tasks have ended, in order."""
+        self._closing.set()
+        self._thread.join()
+        self.write()
+        with self._lock:
+            self._append(block(END, ()))
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+
+
+def _write_whole(file: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def _create(path: Path, start: bytes) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        _write_whole(file, start)
+    except OSError as error:
+        raise OptionError(
+            f"nothing can be recorded here: {error}; is it left over, or may it not be written?"
+        ) from None
+    return file
+
+
+class StampedQueue(deque[Any]):
+    """A task's queue that knows when the bundle was put in that was taken out last. Any thread may put some in."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self.received_ns = 0
+
+    def append(self, bundle: Bundle) -> None:
+        super().append((self._clock(), bundle))
+
+    def extend(self, bundles: Iterable[Bundle]) -> None:
+        super().extend(zip(repeat(self._clock()), bundles))
+
+    def popleft(self) -> Bundle:
+        bundle: Bundle
+        self.received_ns, bundle = super().popleft()
+        return bundle
+
+
+class _TupleLog:
+    """What one task has run and nobody has written yet. Used by the task's thread and by whoever writes."""
+
+    def __init__(self, number: int, write: Callable[[], None]) -> None:
+        self._number = number
+        self._write = write
+        self.rows: deque[Ran] = deque()
+
+    def add(self, ran: Ran) -> None:
+        self.rows.append(ran)
+        if len(self.rows) >= BEHIND:
+            self._write()
+
+    def take(self) -> bytes:
+        """The oldest rows, as a block. Only one thread at a time may take."""
+        rows = [self.rows.popleft() for _ in range(min(AT_ONCE, len(self.rows)))]
+        received, begun, _, emissions, lineages, keys, durations = zip(*rows, strict=True)
+        counts = [len(one) for one in durations]
+        return block(
+            TUPLES,
+            (
+                repeat(self._number, sum(counts)),
+                _spread(emissions, counts),
+                chain.from_iterable(lineages),
+                chain.from_iterable(keys),
+                _spread(received, counts),
+                _spread(begun, counts) if max(counts) == 1 else chain.from_iterable(map(_beginnings, rows)),
+                chain.from_iterable(durations),
+            ),
+        )
+
+
+def _spread(numbers: Sequence[int], counts: Sequence[int]) -> Iterable[int]:
+    """One of each bundle to one of each of its tuples."""
+    return chain.from_iterable(map(repeat, numbers, counts))
+
+
+def _beginnings(ran: Ran) -> list[int]:
+    """When each call of a bundle began, if what is not in calls is spread evenly over them."""
+    _, begun_ns, ended_ns, _, _, _, durations = ran
+    between_ns = max(0, ended_ns - begun_ns - sum(durations)) // len(durations)
+    found = []
+    for duration_ns in durations:
+        found.append(begun_ns)
+        begun_ns += duration_ns + between_ns
+    return found
+
+
+class _RootLog:
+    """Roots of one source task that have completed."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.rows: deque[tuple[int, int, int, int, int, int]] = deque()
+
+    def completed(self, root: Root, emission: int) -> None:
+        self.rows.append((root.split, root.offset, emission, root.due_ns, root.emitted_ns, root.complete_ns))
+
+    def take(self) -> bytes:
+        rows = [self.rows.popleft() for _ in range(min(AT_ONCE, len(self.rows)))]
+        return block(ROOTS, (repeat(self._number, len(rows)), *zip(*rows, strict=True)))
+
+
+class _RecordedStage:
+    """A stage, and a log of what it runs. ``queue`` is that of its task, if the stage leads the unit."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        durations: list[int],
+        clock: Clock,
+        queue: StampedQueue | None,
+        key_of: Callable[[Any], int],
+        log: _TupleLog,
+    ) -> None:
+        self._run = stage.run
+        self._durations = durations
+        self._clock = clock
+        self._queue = queue
+        self._key_of = key_of
+        self._add = log.add
+
+    def run(self, emission: int, split: int, offset: int, values: list[Any], lineages: Lineages) -> int:
+        assert lineages is not None
+        clock, durations, queue = self._clock, self._durations, self._queue
+        received_ns = 0 if queue is None else queue.received_ns
+        keys = list(map(self._key_of, values))
+        before = len(durations)
+        begun_ns = clock()
+        ids = self._run(emission, split, offset, values, lineages)
+        self._add((received_ns, begun_ns, clock(), emission, lineages, keys, durations[before:]))
+        return ids
+
+
+class _RecordedCalls:
+    """Calls of a task that has several under way."""
+
+    def __init__(self, queue: StampedQueue, clock: Clock, key_of: Callable[[Any], int], log: _TupleLog) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._key_of = key_of
+        self._add = log.add
+        self._received_ns: dict[OpenBundle, int] = {}  # of bundles that are open
+
+    def opened(self, bundle: OpenBundle) -> None:
+        self._received_ns[bundle] = self._queue.received_ns
+
+    def closed(self, call: Call, duration_ns: int) -> None:
+        bundle = call.bundle
+        begun_ns = call.started_ns or self._clock() - duration_ns
+        received_ns = self._received_ns[bundle] if bundle.left > 1 else self._received_ns.pop(bundle)
+        assert call.lineage is not None
+        keys = (self._key_of(call.value),)
+        ended_ns = begun_ns + duration_ns
+        self._add((received_ns, begun_ns, ended_ns, bundle.emission, (call.lineage,), keys, (duration_ns,)))
+
+
+# -- keys
+
+
+def key_hash(key_of: Callable[[Any], Any]) -> Callable[[Any], int]:
+    """The stable hash of a tuple's key. A tuple without one has been refused by the grouping before it gets here."""
+    hashes = Remembered(stable_hash)
+
+    def key(value: Any) -> int:
+        try:
+            return hashes[key_of(value)]
+        except Exception:
+            return 0
+
+    return key
+
+
+def content_hash(value: Any) -> int:
+    """The stable hash of a small tuple; 0 for what would take long, or has no hash that is the same everywhere."""
+    kind = type(value)
+    if kind in _NUMBERS or (kind in _TEXTS and len(value) <= SMALL):
+        return stable_hash(value)
+    if kind is tuple and len(value) <= MAX_ITEMS and all(map(_is_small, value)):
+        return stable_hash(value)
+    return 0
+
+
+MAX_ITEMS = 8
+_NUMBERS = {int, float, bool, type(None)}
+_TEXTS = {str, bytes}
+
+
+def _is_small(value: Any) -> bool:
+    return type(value) in _NUMBERS or (type(value) in _TEXTS and len(value) <= SMALL)
+
+
+def _key(grouping: Any) -> Key | None:
+    """The key of a grouping, whether it keeps equal ones together or only looks at them."""
+    return getattr(grouping, "key", None)
+
+
+# -- the header
+
+
+def describe(plan: Plan, job_id: str, worker: int, epoch: int, clock: Clock) -> dict[str, Any]:
+    """What a reader must know to understand a worker's recording."""
+    return {
+        "topology": plan.name,
+        "job": job_id,
+        "worker": worker,
+        "epoch": epoch,
+        "machine": _machine(),
+        "host": socket.gethostname(),
+        "clock": {"monotonic_ns": clock(), "wall_ns": time.time_ns()},
+        "workers": plan.workers,
+        "operators": [
+            {
+                "name": operator.name,
+                "role": operator.operator.role.value,
+                "tasks": operator.tasks,
+                "first_task": operator.first_task,
+                "concurrency": operator.operator.options.get("concurrency", 1) if operator.is_async else 1,
+            }
+            for operator in plan.operators
+        ],
+        "edges": [
+            {
+                "upstream": edge.upstream,
+                "downstream": edge.downstream,
+                "grouping": edge.grouping.name,
+                "keyed": edge.grouping.keyed,
+                "has_key": _key(edge.grouping) is not None,
+                "port": edge.port.value,
+                "salt": edge.salt,
+                "fused": edge.fused,
+                "by_lineage": edge.by_lineage,
+            }
+            for edge in plan.edges
+        ],
+        "splits": [{"source": split.source, "salt": split.salt, "owner": split.owner} for split in plan.splits],
+        "home": list(plan.home),
+    }
+
+
+def _machine() -> str:
+    """Whoever has the same has the same monotonic clock."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return socket.gethostname()
+
+
+# -- on the driver
+
+
+def check_folder(folder: Path) -> None:
+    """Recordings of two runs in one folder could not be told apart."""
+    if folder.exists() and not folder.is_dir():
+        raise OptionError(f"not a folder: record={folder}")
+    if any(folder.glob(f"*{SUFFIX}")):
+        raise OptionError(f"there is a recording already: record={folder}; could this run have a folder of its own?")

@@ -1,0 +1,241 @@
+"""A recorded run, played again under other groupings: what would have happened.
+
+Roots fall due when they did, become the trees that they became, and every call takes as long as it took, corrected by
+the speed of the task that ran it. What the engine added is taken from the recording too: see ``calibration``. Stages
+that are not under study keep every tuple on the task that it was on if their grouping has reasons of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from random import Random
+
+from tailrace.errors import OptionError
+from tailrace.policy.grouping import Grouping
+from tailrace.policy.keys import Key
+from tailrace.sim.arrivals import Recorded
+from tailrace.sim.calibration import Costs, calibrate
+from tailrace.sim.forest import Forest
+from tailrace.sim.model import SOURCE, Link, Model, Node, Queue, Scope, Stage
+from tailrace.sim.policies import itself, named_policy
+from tailrace.sim.report import Report
+from tailrace.sim.simulate import simulate
+from tailrace.sim.trace import RunTrace
+from tailrace.sim.units import Unit, Units, units_of
+from tailrace.topology import Role
+
+RECORDED = "recorded"
+
+FIXED = {"local": "it is local", "broadcast": "every task gets every tuple"}
+
+
+class _Given:
+    def choose_many(self, values: Sequence[int]) -> Sequence[int]:
+        return list(values)
+
+
+@dataclass(frozen=True)
+class AsRecorded:
+    """Every tuple to the task that it was on: its value is that task's number."""
+
+    @property
+    def name(self) -> str:
+        return RECORDED
+
+    @property
+    def keyed(self) -> bool:
+        return False
+
+    def bind(self, tasks: int, rng: Random) -> _Given:
+        return _Given()
+
+
+class _Remainders:
+    def __init__(self, tasks: int) -> None:
+        self._tasks = tasks
+
+    def choose_many(self, values: Sequence[int]) -> Sequence[int]:
+        return [value % self._tasks for value in values]
+
+
+@dataclass(frozen=True)
+class ByHash:
+    """What ``fields`` does. A recording has only hashes of keys, and to hash these again would deal them otherwise."""
+
+    key: Key = itself
+
+    @property
+    def name(self) -> str:
+        return "fields"
+
+    @property
+    def keyed(self) -> bool:
+        return True
+
+    def bind(self, tasks: int, rng: Random) -> _Remainders:
+        return _Remainders(tasks)
+
+
+class Playback:
+    """A recording, ready to be played."""
+
+    def __init__(self, trace: RunTrace, edges: Sequence[str] = ()) -> None:
+        """``edges`` names the operators whose input is under study; none: all that are fed by shuffle."""
+        self.trace = trace
+        self.units: Units = units_of(trace)
+        self.costs: Costs = calibrate(trace, self.units)
+        self.studied = self._studied(edges)
+
+    def _studied(self, names: Sequence[str]) -> list[Unit]:
+        by_name = {unit.operator.name: unit for unit in self.units.stages}
+        for name in names:
+            if name not in by_name:
+                raise OptionError(f"no such edge: edge={name}: did you mean one of {', '.join(by_name)}?")
+            why = _why_fixed(by_name[name])
+            if why is not None:
+                raise OptionError(f"the edge takes no other grouping: edge={name}: {why}")
+        return [by_name[name] for name in names] or [unit for unit in self.units.stages if _shuffled(unit)]
+
+    def recorded(self) -> Report:
+        """What the run itself has seen."""
+        trace = self.trace
+        executed = [0] * len(trace.shape.home)
+        busy_ns = [0] * len(trace.shape.home)
+        for number, row in enumerate(self.units.rows):
+            executed[trace.tasks[row]] += 1
+            busy_ns[trace.tasks[row]] += self.units.works_ns[number]
+        tasks = [task for unit in self.units.stages for task in unit.task_numbers]
+        return Report(
+            policy=RECORDED,
+            seed=0,
+            due_ns=trace.due_ns,
+            done_ns=trace.complete_ns,
+            latencies_ns=self._latencies_ns(trace.complete_ns),
+            executed=tuple(executed[task] for task in tasks),
+            busy_ns=tuple(busy_ns[task] for task in tasks),
+            messages=0,
+        )
+
+    def _latencies_ns(self, done_ns: Sequence[int]) -> list[int]:
+        """In the order in which roots were done."""
+        return [done - due for done, due in sorted(zip(done_ns, self.trace.due_ns, strict=True))]
+
+    @property
+    def policy(self) -> str:
+        """What the edges under study were recorded with."""
+        return "+".join(sorted({_grouping(unit) for unit in self.studied})) or RECORDED
+
+    def play(self, policy: str | None = None, *, seed: int = 0) -> Report:
+        """The run under this policy. None: with the choices that were made, which tells how well the model fits."""
+        if policy is not None and not self.studied:
+            names = ", ".join(unit.operator.name for unit in self.units.stages)
+            raise OptionError(f"no edge with several tasks is fed by shuffle: which one is it about? edge={names}")
+        groupings = [self._grouping_of(unit, policy) for unit in self.units.stages]
+        model = self._model(groupings)
+        report = simulate(model, seed=seed, forest=self._forest(groupings))
+        done_ns = [run_ns + ack_ns for run_ns, ack_ns in zip(report.done_ns, self.costs.acks_ns, strict=True)]
+        return replace(
+            report, policy=policy or f"{self.policy} again", done_ns=done_ns, latencies_ns=self._latencies_ns(done_ns)
+        )
+
+    def _grouping_of(self, unit: Unit, policy: str | None) -> Grouping:
+        if policy is None or unit not in self.studied:
+            return AsRecorded()
+        grouping = ByHash() if policy == "fields" else named_policy(policy)
+        if any(edge.keyed for edge in unit.inputs) and not grouping.keyed:
+            raise OptionError(
+                f"equal keys must meet in one task: edge={unit.operator.name} policy={policy}: "
+                f"it was recorded with {_grouping(unit)}; is its operator stateful?"
+            )
+        if hasattr(grouping, "key") and not any(self.trace.keys[self.units.rows[one]] for one in unit.members):
+            raise OptionError(
+                f"the recording has no keys for this policy: edge={unit.operator.name} policy={policy}: "
+                "did its tuples have no key, and were they too large to be hashed?"
+            )
+        return grouping
+
+    def _model(self, groupings: Sequence[Grouping]) -> Model:
+        stages: list[Stage] = []
+        nodes: list[Node] = []
+        operators, leaders = self.trace.shape.operators, self.units.leaders
+        for unit, grouping in zip(self.units.stages, groupings, strict=True):
+            upstreams = dict.fromkeys(
+                SOURCE if operators[edge.upstream].role is Role.SOURCE else operators[leaders[edge.upstream]].name
+                for edge in unit.inputs
+            )
+            workers = tuple(range(len(nodes), len(nodes) + unit.operator.tasks))
+            nodes += [Node(speed=speed) for speed in self.costs.speeds[unit.position]]
+            stages.append(
+                Stage(
+                    unit.operator.name,
+                    tasks=unit.operator.tasks * unit.operator.concurrency,
+                    queue=Queue(Scope.WORKER) if unit.operator.concurrency > 1 else None,
+                    inputs=tuple(upstreams),
+                    grouping=grouping,
+                    workers=workers,
+                )
+            )
+        return Model(
+            Recorded((0,)),
+            tuples=len(self.trace.due_ns),
+            senders=len(self._senders),
+            workers=len(nodes),
+            nodes=tuple(nodes),
+            link=Link(latency_ns=self.costs.link_ns),
+            local=Link(latency_ns=self.costs.link_ns),
+            stages=tuple(stages),
+        )
+
+    @cached_property
+    def _senders(self) -> dict[int, int]:
+        """Number of a source's task -> sender."""
+        return {task: sender for sender, task in enumerate(sorted(set(self.trace.sources)))}
+
+    def _forest(self, groupings: Sequence[Grouping]) -> Forest:
+        trace, units = self.trace, self.units
+        stages: list[int] = []
+        values: list[int] = []
+        works_ns: list[int] = []
+        for number, row in enumerate(units.rows):
+            position = units.stage_of[number]
+            unit = units.stages[position]
+            task = trace.tasks[row] - unit.operator.first_task
+            stages.append(position)
+            values.append(task if isinstance(groupings[position], AsRecorded) else trace.keys[row])
+            work_ns = units.works_ns[number] + self.costs.delays_ns[number]
+            works_ns.append(max(1, int(work_ns * self.costs.speeds[position][task])))
+        senders = [self._senders[task] for task in trace.sources]
+        return Forest(
+            trace.due_ns,
+            units.roots,
+            stages,
+            values,
+            works_ns,
+            works_ns,
+            units.children,
+            senders,
+            self.costs.lags_ns,
+        )
+
+
+def _grouping(unit: Unit) -> str:
+    names = {edge.grouping for edge in unit.inputs}
+    return names.pop() if len(names) == 1 else RECORDED
+
+
+def _shuffled(unit: Unit) -> bool:
+    return _grouping(unit) == "shuffle" and unit.operator.tasks > 1 and _why_fixed(unit) is None
+
+
+def _why_fixed(unit: Unit) -> str | None:
+    """Why the tuples of this stage stay where they were; None if they need not."""
+    if unit.operator.concurrency > 1 or unit.operator.role is Role.MAP_BATCH:
+        return "its tasks have several tuples under way at once, and no policy has been made for that"
+    for edge in unit.inputs:
+        if edge.fused or edge.grouping in FIXED:
+            return FIXED.get(edge.grouping, "it is fused")
+        if edge.by_lineage:
+            return "two incarnations of a row must meet in one task of a committing sink"
+    return None
