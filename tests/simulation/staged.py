@@ -30,8 +30,11 @@ class Planned:
         if delay_ns is not None:
             heapq.heappush(self.plan, (now_ns + delay_ns, root))
 
-    def completed(self, root: int, now_ns: int) -> None:
+    def completed(self, root: int, now_ns: int, hedge: bool) -> None:
         self.pending.remove(root)
+
+    def discarded(self, hedge: bool) -> None:
+        pass
 
     def executed(self, work_ns: int, hedge: bool) -> None:
         assert work_ns > 0
@@ -56,6 +59,7 @@ class Chance:
     share: float = 0.5
     spread_ns: int = 5_000_000
     name: str = "chance"
+    cancels: bool = True
 
     def bind(self, rng: Random) -> Planned:
         return Planned(lambda: rng.randrange(self.spread_ns) if rng.random() < self.share else None)
@@ -67,6 +71,7 @@ class Timeout:
 
     after_ns: int
     name: str = "timeout"
+    cancels: bool = True
 
     def bind(self, rng: Random) -> Planned:
         return Planned(lambda: self.after_ns)

@@ -18,6 +18,7 @@ from tailrace.policy import (
     Grouping,
     flink_scan,
     full_knowledge,
+    latency_balanced,
     least_work,
     osg,
     partial_key,
@@ -52,6 +53,9 @@ def itself(value: Any) -> Any:
         flink_scan(),
         storm_load_aware(period_ns=MS, capacity=4),
         pull(),
+        latency_balanced(),
+        latency_balanced(period_s=0.005, threshold=1.0, unit=0.3),  # so that shares move, down to none
+        latency_balanced(fast=True),
         full_knowledge(),
         full_knowledge(cumulated=False),
     ],

@@ -6,6 +6,8 @@ from tailrace.policy.fields import Fields, fields
 from tailrace.policy.flink_scan import FlinkScan, flink_scan
 from tailrace.policy.grouping import ALL, HELD, Chooser, Grouping
 from tailrace.policy.hashing import stable_hash
+from tailrace.policy.latency_balanced import LatencyBalanced, latency_balanced
+from tailrace.policy.latency_balanced_fast import LatencyBalancedFast
 from tailrace.policy.least_work import LeastWork, least_work
 from tailrace.policy.local import Local, local
 from tailrace.policy.oracle import FullKnowledge, full_knowledge
@@ -13,6 +15,11 @@ from tailrace.policy.osg import Osg, osg
 from tailrace.policy.partial_key import PartialKey, partial_key
 from tailrace.policy.power_of_two import PowerOfTwo, power_of_two
 from tailrace.policy.pull import Pull, pull
+from tailrace.policy.replay import Replayer, ReplayRule
+from tailrace.policy.replay_adaptive import AdaptiveTimeout, adaptive_timeout
+from tailrace.policy.replay_du import DuTimeout, du_timeout
+from tailrace.policy.replay_fixed import FixedTimeout, fixed_timeout
+from tailrace.policy.replay_replicate import Replicate, replicate
 from tailrace.policy.send import NOTHING, Picker, SendScheduler, Waiting
 from tailrace.policy.send_fifo import Fifo, fifo
 from tailrace.policy.send_lbf import LargestBacklogFirst, LargestWorkFirst, lbf, lbf_work
@@ -24,17 +31,22 @@ __all__ = [
     "ALL",
     "HELD",
     "NOTHING",
+    "AdaptiveTimeout",
     "Broadcast",
     "Chooser",
+    "DuTimeout",
     "FeedbackChooser",
     "FeedbackGrouping",
     "Fields",
     "Fifo",
+    "FixedTimeout",
     "FlinkScan",
     "FullKnowledge",
     "Grouping",
     "LargestBacklogFirst",
     "LargestWorkFirst",
+    "LatencyBalanced",
+    "LatencyBalancedFast",
     "LeastWork",
     "Local",
     "Osg",
@@ -43,17 +55,24 @@ __all__ = [
     "PowerOfTwo",
     "Pull",
     "Receiver",
+    "ReplayRule",
+    "Replayer",
+    "Replicate",
     "RoundRobin",
     "SendScheduler",
     "Shuffle",
     "StormLoadAware",
     "Waiting",
+    "adaptive_timeout",
     "broadcast",
+    "du_timeout",
     "fields",
     "fifo",
+    "fixed_timeout",
     "flink_scan",
     "full_knowledge",
     "has_feedback",
+    "latency_balanced",
     "lbf",
     "lbf_work",
     "least_work",
@@ -62,6 +81,7 @@ __all__ = [
     "partial_key",
     "power_of_two",
     "pull",
+    "replicate",
     "round_robin",
     "shuffle",
     "stable_hash",

@@ -3,10 +3,12 @@
 Nothing in here emits anything. Whoever drives a replayer, the simulator or the runtime, does as follows.
 
 ``emitted`` for every root when it is first emitted, ``completed`` once for each, when its first incarnation is
-complete. ``executed`` for all work as it is reported, that of hedges marked, and ``observed`` now and then with how
-busy the busiest operator is. After any of these, and whenever the moment that ``wake_ns`` names has come, ``due``: it
-returns the roots to emit once more now. A hedge should avoid the tasks that hold the earlier incarnation; what is
-still queued of other incarnations when one is complete is thrown away.
+complete. ``executed`` for all work as it is reported, that of hedges marked; ``discarded`` for each tuple that is
+thrown away instead; and ``observed`` now and then with how busy the busiest operator is. After any of these, and
+whenever the moment that ``wake_ns`` names has come, ``due``: it returns the roots to emit once more now.
+
+If the rule ``cancels``, a hedge avoids the tasks that hold the earlier incarnation, and what is still queued of other
+incarnations when one is complete is thrown away. Without that, hedges only add to the load that makes roots late.
 
 Recovery is no business of a replayer: a root that a crash has lost is emitted again by the ledger, and that counts as
 its first emission here.
@@ -29,9 +31,13 @@ class Replayer(Protocol):
 
     def emitted(self, root: int, now_ns: int) -> None: ...
 
-    def completed(self, root: int, now_ns: int) -> None: ...
+    def completed(self, root: int, now_ns: int, hedge: bool) -> None:
+        """``hedge``: it was the second incarnation that was complete first."""
 
     def executed(self, work_ns: int, hedge: bool) -> None: ...
+
+    def discarded(self, hedge: bool) -> None:
+        """A tuple of an incarnation that came too late was not run; what it would have become is not told apart."""
 
     def observed(self, utilisation: float, now_ns: int) -> None:
         """The share of time, 0 to 1, that the tasks of the busiest operator have lately been at work."""
@@ -47,5 +53,8 @@ class ReplayRule(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def cancels(self) -> bool: ...
 
     def bind(self, rng: Random) -> Replayer: ...

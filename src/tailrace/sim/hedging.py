@@ -32,6 +32,7 @@ class Hedging:
         self, rule: ReplayRule, senders: Sequence[int], tuples: int, roots: Roots, agenda: Agenda, seed: int
     ) -> None:
         self.name = rule.name
+        self.cancels = rule.cancels
         self.senders = senders  # of each root
         self.roots = roots
         self.agenda = agenda
@@ -72,12 +73,18 @@ class Hedging:
         self.replayers[sender].executed(duration_ns, hedge=bool(again))
         self.touched[sender] = None
 
+    def discarded(self, incarnation: int) -> None:
+        again, root = divmod(incarnation, self.roots.count)
+        sender = self.senders[root]
+        self.replayers[sender].discarded(hedge=bool(again))
+        self.touched[sender] = None
+
     def completed(self, incarnation: int) -> None:
         again, root = divmod(incarnation, self.roots.count)
         self.won += again
         sender = self.senders[root]
         self.pending[sender] -= 1
-        self.replayers[sender].completed(root, self.agenda.now_ns)
+        self.replayers[sender].completed(root, self.agenda.now_ns, hedge=bool(again))
         self.touched[sender] = None
 
     def placed(self, index: int, incarnation: int, choice: int, tasks: int) -> int:

@@ -56,6 +56,7 @@ class StageAtWork:
         model, forest, stage = world.model, world.forest, world.model.operators[position]
         self.name, self.tasks = stage.name, stage.tasks
         self.agenda, self.roots, self.hedging = world.agenda, world.roots, world.hedging
+        self.cancels = world.hedging is not None and world.hedging.cancels
         self.on_the_way = world.roots.on_the_way
         self.events, self.next = world.agenda.events, world.agenda.next
         self.works_ns, self.again_ns = forest.works_ns, forest.again_ns
@@ -105,7 +106,7 @@ class StageAtWork:
                 return
         if self.feedback is None:
             choice = self.choosers[sender].choose_many((self.values[index],))[0]
-            if self.hedging is not None and self.any_task_will_do and choice != ALL:
+            if self.hedging is not None and self.cancels and self.any_task_will_do and choice != ALL:
                 choice = self.hedging.placed(index, incarnation, choice, self.tasks)
             self.send(index, incarnation, sender, choice, None)
             return
@@ -171,7 +172,7 @@ class StageAtWork:
             receiver.received(job[2], job[4], now_ns)
             if receiver.outbox:
                 self.post_from_task(chosen)
-        if self.hedging is not None and self.roots.is_done(job[1]):
+        if self.cancels and self.roots.is_done(job[1]):
             self.drop(job)
             return
         if self.began_ns[chosen] == IDLE:
@@ -218,7 +219,8 @@ class StageAtWork:
 
     def pass_on(self, task: int, index: int, incarnation: int) -> None:
         """Send what the tuple became, unless another incarnation of its root is complete."""
-        if self.hedging is not None and self.roots.is_done(incarnation):
+        if self.hedging is not None and self.cancels and self.roots.is_done(incarnation):
+            self.hedging.discarded(incarnation)
             return
         for child in self.children[index]:
             stage, first_sender = self.ways[self.stage_of[child]]
@@ -226,7 +228,7 @@ class StageAtWork:
 
     def start_next(self, task: int, queue: TaskQueue, now_ns: int) -> None:
         job = queue.take()
-        if self.hedging is not None:
+        if self.cancels:
             while self.roots.is_done(job[1]):
                 self.drop(job)
                 if not len(queue):
@@ -241,6 +243,8 @@ class StageAtWork:
         _, incarnation, sender, chosen, attached, _ = job
         self.dropped += 1
         self.on_the_way[incarnation] -= 1
+        if self.hedging is not None:
+            self.hedging.discarded(incarnation)
         if self.receivers:
             receiver = self.receivers[chosen]
             receiver.dropped(sender, attached, len(self.queues[chosen]), self.agenda.now_ns)

@@ -1,0 +1,37 @@
+"""Fixed timeout: hedge every root that is older than a given age."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from tailrace.clock import MILLISECOND_NS
+from tailrace.errors import OptionError
+from tailrace.policy.budget import Limits
+from tailrace.policy.overdue import TimedReplayer
+
+
+@dataclass(frozen=True)
+class FixedTimeout:
+    """Hedge what is older than so long."""
+
+    timeout_ns: int
+    limits: Limits
+
+    @property
+    def name(self) -> str:
+        return "fixed_timeout"
+
+    @property
+    def cancels(self) -> bool:
+        return True
+
+    def bind(self, rng: Random) -> TimedReplayer:
+        return TimedReplayer(self.timeout_ns, self.limits)
+
+
+def fixed_timeout(ms: float, *, budget: float | None = None, gate: float | None = None) -> FixedTimeout:
+    """Emit a root again when it is older than ``ms`` milliseconds."""
+    if not ms > 0:
+        raise OptionError(f"a timeout is a time above zero: ms={ms}: did you mean replicate(1.0), for a copy at once?")
+    return FixedTimeout(round(ms * MILLISECOND_NS), Limits(budget, gate))
