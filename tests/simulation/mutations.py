@@ -394,15 +394,6 @@ def old_tuples_told() -> Patch:
     return patch.object(ReceivingHalves, "_tell", tell)
 
 
-def new_messages_heard_at_once() -> Patch:
-    """A half takes what is meant for the one that will follow it."""
-    hear, tell = FeedbackOut.hear, ReceivingHalves._tell
-    return together(
-        patch.object(FeedbackOut, "hear", lambda self, task, v, m: hear(self, task, min(v, self.version), m)),
-        patch.object(ReceivingHalves, "_tell", lambda self, v, *event: tell(self, min(v, self.version), *event)),
-    )
-
-
 def new_messages_dropped() -> Patch:
     def forgetful(original: Callable[..., None]) -> Callable[..., None]:
         def bind(self: Any, version: int) -> None:
@@ -521,12 +512,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("receiving halves begin anew", receiving_halves_kept, f"{STUCK}|passed over|was in vain"),
     Mutation("messages to an older half are not heard", old_messages_heard, "pop from an empty deque"),
     Mutation("tuples of an older half are not told", old_tuples_told, "pop from an empty deque"),
-    Mutation("messages to a newer half wait for it", new_messages_heard_at_once, "pop from an empty deque"),
     Mutation(
-        "and are not lost",
+        "messages to a newer half wait for it",
         new_messages_dropped,
         "",
-        redundant="pull's conversations can begin at either end, and nobody else waits for an answer; others' may not",
+        redundant="either end of pull may begin to talk, and nobody else waits for an answer: only knowledge is lost",
     ),
     Mutation("a loss renews the membership", losses_renew_nothing, STUCK),
     Mutation("a tuple in line is in its register", held_tuples_not_registered, AHEAD),
