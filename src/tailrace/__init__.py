@@ -14,7 +14,19 @@ from tailrace.errors import (
     WorkersMissing,
 )
 from tailrace.launch import launch
-from tailrace.policy import broadcast, fields, local, shuffle
+from tailrace.policy import (
+    broadcast,
+    fields,
+    flink_scan,
+    least_work,
+    local,
+    osg,
+    partial_key,
+    power_of_two,
+    pull,
+    shuffle,
+    storm_load_aware,
+)
 from tailrace.runtime.connectors import (
     at_rate,
     from_iterable,
@@ -53,14 +65,21 @@ __all__ = [
     "at_rate",
     "broadcast",
     "fields",
+    "flink_scan",
     "from_data_source",
     "from_dataframe",
     "from_iterable",
     "from_lines",
+    "least_work",
     "local",
     "local_session",
+    "osg",
+    "partial_key",
+    "power_of_two",
+    "pull",
     "shuffle",
     "sim",
+    "storm_load_aware",
     "to_call",
     "to_data_source",
     "to_jsonl",

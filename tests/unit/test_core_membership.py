@@ -66,8 +66,10 @@ def test_the_life_of_a_worker() -> None:
     assign = Assign({}, False, False)
     assert worker.handle(assign) == [OpenTasks(assign)] and worker.life is Life.OPENING
     assert worker.opened() == [Reply(Ready(0, 2))] and worker.life is Life.RUNNING
-    assert worker.handle(members(1, a=2, b=4)) == [CloseLinks(frozenset({0, 1})), Reply(Applied(0, 2, 1))]
-    assert worker.handle(members(2, a=2, b=4)) == [Reply(Applied(0, 2, 2))]
+    first, same, stale = members(1, a=2, b=4), members(2, a=2, b=4), members(1, a=2, b=4)
+    assert worker.handle(first) == [CloseLinks(frozenset({0, 1})), TellTasks(first), Reply(Applied(0, 2, 1))]
+    assert worker.handle(same) == [TellTasks(same), Reply(Applied(0, 2, 2))]
+    assert worker.handle(stale) == [Reply(Applied(0, 2, 1))]
     assert worker.handle(Flush()) == [TellTasks(Flush())]
     assert worker.handle(Leave("enough")) == [Exit("enough")]
     assert worker.handle(Flush()) == [] and worker.opened() == [] and worker.life is Life.LEAVING

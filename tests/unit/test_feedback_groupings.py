@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -156,15 +156,35 @@ def test_the_kit_finds_a_broken_half(grouping: Any, law: str) -> None:
         check_grouping(grouping, tasks=(1,), values=VALUES[:20], seeds=(0,))
 
 
-def test_a_topology_refuses_what_only_the_simulator_can_drive() -> None:
-    topology = tr.Topology("t")
-    numbers = topology.source("numbers", tr.from_iterable(range(3)))
+def _refused(declare: Callable[[tr.Stream], object]) -> str:
+    numbers = tr.Topology("t").source("numbers", tr.from_iterable(range(3)))
     with pytest.raises(tr.TopologyError) as caught:
-        numbers.map("double", lambda number: 2 * number, grouping=pull())
-    assert str(caught.value) == (
-        "this grouping needs reports from its tasks, which only the simulator has so far: "
-        "operator=double grouping=pull: did you mean shuffle()?"
+        declare(numbers)
+    return str(caught.value)
+
+
+def test_a_topology_refuses_what_only_a_simulation_can_know() -> None:
+    assert _refused(lambda numbers: numbers.map("double", str, grouping=full_knowledge())) == (
+        "this grouping knows what tuples cost beforehand, as only a simulation can: "
+        "operator=double grouping=full_knowledge: did you mean least_work(…)?"
     )
+
+
+def test_load_does_not_choose_among_the_tasks_of_a_committing_sink() -> None:
+    assert _refused(lambda numbers: numbers.sink("out", tr.to_list(), tasks=2, grouping=pull())) == (
+        "a sink that commits must get a replayed tuple in the task that knows it, so load cannot decide: "
+        "operator=out grouping=pull: did you mean shuffle() or fields(…)?"
+    )
+
+
+def test_load_does_not_spread_state_that_nobody_merges() -> None:
+    assert _refused(lambda numbers: numbers.map("count", str, stateful=True, grouping=partial_key(itself))) == (
+        "a grouping by load spreads what belongs together over several tasks, and their state with it: "
+        "operator=count grouping=partial_key stateful=True: did you mean fields(…), or is what the tasks keep merged "
+        "further down, which mergeable=True says?"
+    )
+    numbers = tr.Topology("t").source("numbers", tr.from_iterable(range(3)))
+    numbers.map("count", str, stateful=True, mergeable=True, tasks=2, grouping=partial_key(itself))
 
 
 # -- reports

@@ -13,7 +13,9 @@ from tailrace.core.ledger import Ledger, LedgerLimits
 from tailrace.core.messages import Position
 from tailrace.core.opentask import AsyncTask, BatchTask
 from tailrace.core.plan import EdgePlan, OperatorPlan, Plan
-from tailrace.core.router import Lane, LaneOut, Out, Unroutable
+from tailrace.core.receivinghalf import ReceivingHalves
+from tailrace.core.router import FeedbackLane, Lane, LaneOut, Out, Unroutable
+from tailrace.core.sendinghalf import MAX_LINE, FeedbackOut
 from tailrace.core.sinklog import SinkLog
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.stage import (
@@ -26,7 +28,7 @@ from tailrace.core.stage import (
     Stage,
     Wiring,
 )
-from tailrace.core.task import PlainTask, Task
+from tailrace.core.task import ObservedTask, PlainTask, Task
 from tailrace.metrics.counters import TaskCounters
 from tailrace.topology import Port, Role
 
@@ -51,6 +53,7 @@ class Surroundings:
     limits: LedgerLimits
     clock: Clock
     rng: Random
+    line_limit: int = MAX_LINE  # tuples that may wait at a task for others to have room
 
 
 def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
@@ -75,11 +78,13 @@ def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
             operator.operator.idempotent,
         )
     else:
-        plain = PlainTask(plan, leader, around.clock)
+        plain = (ObservedTask if builder.feedback_into(operator) else PlainTask)(plan, leader, around.clock)
         plain.stage = builder.stage(plain, leader)
+        builder.add_receiving_halves(plain, operator)
         return plain
     assert isinstance(task, SourceTask | AsyncTask | BatchTask)
     task.wiring = builder.wiring(task, leader)
+    builder.add_receiving_halves(task, operator)
     return task
 
 
@@ -97,13 +102,23 @@ class _Builder:
         wiring = Wiring(operator.name, index, operator.operator.on_error, counters, self._around.clock)
         task.wirings.append(wiring)
         outgoing = [edge for edge in plan.edges if edge.upstream == operator.index]
-        main = [self._out(task, index, edge) for edge in outgoing if edge.port is Port.MAIN]
+        main = [self._out(task, index, edge, counters) for edge in outgoing if edge.port is Port.MAIN]
         wiring.outs = tuple(main)
-        wiring.letters = tuple(self._out(task, index, edge) for edge in outgoing if edge.port is Port.DEAD_LETTERS)
+        letters = [edge for edge in outgoing if edge.port is Port.DEAD_LETTERS]
+        wiring.letters = tuple(self._out(task, index, edge, counters) for edge in letters)
         for out in main:
             if isinstance(out, LaneOut):
                 out.unroutable = _blame(wiring, plan.operators[out.edge.downstream].name)
         return wiring
+
+    def feedback_into(self, operator: OperatorPlan) -> list[EdgePlan]:
+        return [edge for edge in self._plan.edges if edge.downstream == operator.index and edge.feedback]
+
+    def add_receiving_halves(self, task: Task, operator: OperatorPlan) -> None:
+        edges = self.feedback_into(operator)
+        if edges:
+            counters, around = task.counters[0], self._around
+            task.receiving = ReceivingHalves(self._plan, task.number, edges, counters, around.clock, around.rng)
 
     def source(self, number: int) -> SourceTask:
         splits = [split.index for split in self._plan.splits_of(number)]
@@ -115,7 +130,7 @@ class _Builder:
         ledger = Ledger(starts, self._around.limits, self._around.rng)
         return SourceTask(self._plan, number, self._around.clock, ledger, readers)
 
-    def _out(self, task: Task, index: int, edge: EdgePlan) -> Out:
+    def _out(self, task: Task, index: int, edge: EdgePlan, counters: TaskCounters) -> Out:
         downstream = self._plan.operators[edge.downstream]
         if edge.fused:
             return FusedOut(edge, self.stage(task, downstream.first_task + index))
@@ -123,10 +138,20 @@ class _Builder:
             targets = [downstream.first_task + index]
         else:
             targets = [downstream.first_task + other for other in range(downstream.tasks)]
+        if edge.feedback:
+            return self._feedback_out(task, index, edge, targets, counters)
         lanes = [Lane(edge.index, target) for target in targets]
         task.lanes.extend(lanes)
         chooser = None if edge.local else edge.grouping.bind(len(targets), self._around.rng)
         return LaneOut(edge, lanes, chooser, self._around.rng)
+
+    def _feedback_out(self, task: Task, index: int, edge: EdgePlan, targets: list[int], counters: TaskCounters) -> Out:
+        around = self._around
+        lanes = [FeedbackLane(edge.index, target) for target in targets]
+        task.lanes.extend(lanes)
+        out = FeedbackOut(edge, lanes, index, counters, around.clock, around.rng, around.line_limit)
+        task.lines[edge.index] = out
+        return out
 
     def stage(self, task: Task, number: int) -> Stage:
         operator = self._plan.operators[self._plan.operator_of[number]]

@@ -7,6 +7,8 @@ Its rules, each of which the fault simulation needs:
 - Recovery is announced only when every worker acts on the membership that replaced the dead one. Announced earlier,
   a root emitted again could pass through a worker that still sends to the dead, and be lost once more.
 - A prefix is stored before anybody hears of it. Only then may sinks forget what lies below.
+- After every loss, of a link or of something that only the backstop missed, there is a new version of the membership,
+  with the same members perhaps: by it the halves of load-aware groupings know when to begin anew.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from tailrace.core.messages import (
     Ready,
     Recover,
     Registered,
+    Renew,
     Send,
     SourceReport,
     StartWorker,
@@ -121,6 +124,7 @@ class Coordinator:
     _next_epoch: int = 0
     _version: int = 0
     _recover_at_ns: int | None = None  # a recovery is due, not before this time
+    _renew_at_ns: int | None = None  # a new version of the membership is due, not before this time
     barrier: int = 0  # the newest; whoever passes it has passed all before
     _passed: dict[int, int] = field(default_factory=dict)  # source task -> the newest barrier it has passed
     _flushed_ns: int = 0
@@ -155,7 +159,11 @@ class Coordinator:
                 return self._recover_if_due(now_ns)
             case LinkLost():
                 self._schedule_recovery(now_ns + self.limits.settle_ns)
+                self._schedule_renewal(now_ns + self.limits.settle_ns)
                 return []
+            case Renew():
+                self._schedule_renewal(now_ns)
+                return self._renew_if_due(now_ns)
             case Prefixes():
                 return self._commit(message)
             case Passed():
@@ -193,6 +201,7 @@ class Coordinator:
                 if self.phase is not Phase.RUNNING and self.phase is not Phase.STARTING:
                     return commands
         commands += self._recover_if_due(now_ns)
+        commands += self._renew_if_due(now_ns)
         if now_ns - self._flushed_ns >= self.limits.flush_every_ns and self._someone_waits_for_commit():
             self._flushed_ns = now_ns
             commands += self._broadcast(Flush())
@@ -283,6 +292,7 @@ class Coordinator:
         if self.phase is Phase.LEAVING:
             return []
         self._version += 1
+        self._renew_at_ns = None
         members = {
             worker: Member(entry.epoch, entry.address)
             for worker, entry in self._table.items()
@@ -313,6 +323,23 @@ class Coordinator:
             self.recoveries += 1
         again = self._broadcast(Barrier(self.barrier)) if self.barrier and not self.passed(self.barrier) else []
         return [*self._broadcast(Recover()), *again]
+
+    # -- renewal
+
+    def _schedule_renewal(self, at_ns: int) -> None:
+        if self._renew_at_ns is None:
+            self._renew_at_ns = at_ns
+
+    def _renew_if_due(self, now_ns: int) -> list[Command]:
+        """What was lost with a link may be what two halves of a grouping wait for: they begin anew.
+
+        One version at a time, so that a link that keeps breaking does not keep a recovery from ever being due.
+        """
+        due = self._renew_at_ns is not None and now_ns >= self._renew_at_ns and self.phase is Phase.RUNNING
+        known = all(
+            entry.applied == self._version for entry in self._table.values() if entry.state is WorkerState.READY
+        )
+        return self._announce() if due and known else []
 
     # -- prefixes
 

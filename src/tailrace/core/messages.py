@@ -57,6 +57,14 @@ class LinkLost:
 
 
 @dataclass(frozen=True)
+class Renew:
+    """Something was lost that the halves of a load-aware grouping may wait for. They shall begin anew, everywhere."""
+
+    worker: int
+    epoch: int
+
+
+@dataclass(frozen=True)
 class Position:
     """A prefix: every offset below it is durable. ``last`` is a fingerprint of the record just below."""
 
@@ -111,7 +119,7 @@ class Failed:
     error: Exception
 
 
-FromWorker = Registered | Ready | Applied | LinkLost | Prefixes | SourceReport | Passed | Alive | Failed
+FromWorker = Registered | Ready | Applied | LinkLost | Renew | Prefixes | SourceReport | Passed | Alive | Failed
 
 
 # -- from the coordinator
@@ -128,7 +136,10 @@ class Assign:
 
 @dataclass(frozen=True)
 class Members:
-    """Who may be talked to. Whatever comes from a lower epoch of a worker is refused."""
+    """Who may be talked to. Whatever comes from a lower epoch of a worker is refused.
+
+    With each version the halves of load-aware groupings begin anew, also if the members are the same.
+    """
 
     version: int
     members: Mapping[int, Member]

@@ -7,39 +7,45 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from tailrace.clock import Clock
 from tailrace.core.failure import CAUGHT, task_error
 from tailrace.core.plan import Plan
+from tailrace.core.router import Origin
 from tailrace.core.stage import Wiring, as_results
 from tailrace.core.task import Task
+from tailrace.policy.feedback import Message
 from tailrace.topology import OnError, Role
 
 
 class OpenBundle:
     """A bundle whose tuples are finished one by one. Its own ack id goes back with the last of them."""
 
-    __slots__ = ("ack", "emission", "left", "offset", "split")
+    __slots__ = ("ack", "emission", "left", "offset", "origin", "split")
 
-    def __init__(self, emission: int, split: int, offset: int, ack: int, left: int) -> None:
+    def __init__(
+        self, emission: int, split: int, offset: int, ack: int, left: int, origin: Origin | None = None
+    ) -> None:
         self.emission = emission
         self.split = split
         self.offset = offset
         self.ack = ack
         self.left = left
+        self.origin = origin
 
 
 class Call:
     """One tuple of an open bundle."""
 
-    __slots__ = ("bundle", "lineage", "started_ns", "value")
+    __slots__ = ("attached", "bundle", "lineage", "started_ns", "value")
 
     def __init__(self, bundle: OpenBundle, value: Any, lineage: int | None) -> None:
         self.bundle = bundle
         self.value = value
         self.lineage = lineage
         self.started_ns = 0
+        self.attached: Message | None = None
 
 
 class OpenTask(Task):
@@ -53,11 +59,25 @@ class OpenTask(Task):
 
     def _open_next(self) -> bool:
         if not self._opened and self.queue:
-            emission, split, offset, ack, lineages, values = self.queue.popleft()
+            emission, split, offset, ack, lineages, values, *tracks = cast("tuple[Any, ...]", self.queue.popleft())
             bundle = OpenBundle(emission, split, offset, ack, len(values))
             named: Sequence[int | None] = [None] * len(values) if lineages is None else lineages
             self._opened.extend(Call(bundle, value, lineage) for value, lineage in zip(values, named, strict=True))
+            if tracks:
+                self._track(bundle, *tracks)
         return bool(self._opened)
+
+    def _track(self, bundle: OpenBundle, origin: Origin, said: Sequence[Message | None] | None) -> None:
+        bundle.origin = origin
+        if said is not None:
+            for call, message in zip(self._opened, said, strict=True):
+                call.attached = message
+
+    def _ran(self, call: Call, duration_ns: int) -> None:
+        """A tuple has been run, well or not."""
+        self.wiring.durations.append(duration_ns)
+        if self.receiving is not None:
+            self.receiving.executed(call.bundle.origin, call.value, call.attached, duration_ns)
 
     def next_call(self) -> Call | None:
         """The next tuple that wants to be started."""
@@ -99,7 +119,7 @@ class AsyncTask(OpenTask):
         return False  # its calls are started from outside, by next_call
 
     def finished(self, call: Call, result: Any) -> None:
-        self.wiring.durations.append(self.clock() - call.started_ns)
+        self._ran(call, self.clock() - call.started_ns)
         if self._role is Role.MAP:
             self._finish(call, [result])
         elif self._role is Role.FILTER:
@@ -113,7 +133,7 @@ class AsyncTask(OpenTask):
                 self._finish(call, results)
 
     def failed(self, call: Call, error: BaseException) -> None:
-        self.wiring.durations.append(self.clock() - call.started_ns)
+        self._ran(call, self.clock() - call.started_ns)
         self._fail(call, error)
 
 
@@ -169,8 +189,8 @@ class BatchTask(OpenTask):
             self._batch_failed(batch, error)
             return
         share_ns = (self.clock() - started_ns) // len(batch)
-        self.wiring.durations.extend([share_ns] * len(batch))
         for call, result in zip(batch, results, strict=True):
+            self._ran(call, share_ns)
             self._finish(call, [result])
 
     def _call(self, values: list[Any]) -> Sequence[Any]:
@@ -192,6 +212,6 @@ class BatchTask(OpenTask):
         if self.wiring.on_error is OnError.FAIL and len(batch) > 1:
             raise task_error(self.wiring.operator, self.wiring.task, [call.value for call in batch], error) from None
         if len(batch) == 1 or not self._retry:
-            self.wiring.durations.extend([0] * len(batch))
             for call in batch:
+                self._ran(call, 0)
                 self._fail(call, error)

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from tailrace.core.lineage import edge_salt, split_salt
 from tailrace.errors import TopologyError
+from tailrace.policy.feedback import has_feedback
 from tailrace.policy.grouping import Grouping
 from tailrace.topology import Edge, OnError, Operator, Port, Role, Topology, is_async
 
@@ -55,6 +56,7 @@ class EdgePlan:
     fused: bool  # local, and the receiver is called directly
     lineages: bool  # a committing sink lies downstream, so tuples carry their lineages
     by_lineage: bool  # leads to a committing sink: two incarnations must meet in one task
+    feedback: bool = False  # its tasks report to the senders, which choose by that
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -170,6 +172,7 @@ def _plan_edges(topology: Topology, operators: tuple[OperatorPlan, ...]) -> tupl
                 fused=local and inputs[edge.downstream] == 1 and _takes_one_by_one(downstream),
                 lineages=downstream.name in needs_lineage or _letters_need_lineage(upstream, needs_lineage),
                 by_lineage=downstream.committing and not edge.grouping.keyed and not local and not everywhere,
+                feedback=has_feedback(edge.grouping) and downstream.tasks > 1,
             )
         )
     return tuple(plans)

@@ -12,10 +12,23 @@ from typing import Any, Protocol
 
 from tailrace.core.lineage import broadcast_lineages, child_lineages
 from tailrace.core.plan import EdgePlan
+from tailrace.policy.feedback import Message
 from tailrace.policy.grouping import ALL, Chooser
 
 Bundle = tuple[int, int, int, int, list[int] | None, list[Any]]
 """(emission number, split index, offset, ack id, lineages or None, values)"""
+
+Origin = tuple[int, int, int]
+"""(edge index, sending task's place among those of its operator, version of the membership)"""
+
+TrackedBundle = tuple[int, int, int, int, list[int] | None, list[Any], Origin, list[Message | None] | None]
+"""A bundle on a load-aware edge: also where it came from, and what is attached to its tuples."""
+
+Note = tuple[int, int, int, Message]
+"""What one half says to the other: (edge index, speaking task's place, version of the membership, message)"""
+
+NOTE = 4
+"""The length of a note, by which it is told from a bundle."""
 
 MAX_BUNDLE = 64
 """Tuples in one bundle. A call that emits more makes several: a receiver's queue is bounded in bundles, and what comes
@@ -46,6 +59,18 @@ class Lane:
     def take(self) -> list[Bundle]:
         taken, self.bundles = self.bundles, []
         return taken
+
+
+class FeedbackLane(Lane):
+    """The same on a load-aware edge: tracked bundles, and notes in between."""
+
+    __slots__ = ()
+
+    bundles: list[Any]
+
+    def drop_notes(self) -> None:
+        """There is nobody to hear them. Whoever comes will come with a new membership, and with it new halves."""
+        self.bundles = [item for item in self.bundles if len(item) != NOTE]
 
 
 class Out(Protocol):

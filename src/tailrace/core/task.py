@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 from tailrace.clock import Clock
 from tailrace.core.acks import AckFold
-from tailrace.core.messages import Committed, Flush, ToWorker
+from tailrace.core.messages import Committed, Flush, Members, ToWorker
 from tailrace.core.plan import Plan
-from tailrace.core.router import Bundle, Lane
+from tailrace.core.receivinghalf import ReceivingHalves
+from tailrace.core.router import NOTE, Bundle, Lane, Note
+from tailrace.core.sendinghalf import FeedbackOut
 from tailrace.core.stage import CommitSinkStage, Stage, Wiring
 from tailrace.errors import TailraceError
 from tailrace.metrics.counters import TaskCounters
@@ -30,6 +33,8 @@ class Task:
         self.acks: dict[int, AckFold] = {owner: AckFold() for owner in plan.owners}
         self.wirings: list[Wiring] = []  # of the leader first, then of what is fused to it
         self.sinks: list[CommitSinkStage] = []
+        self.lines: dict[int, FeedbackOut] = {}  # by edge index: the load-aware edges that leave here
+        self.receiving: ReceivingHalves | None = None  # of those that lead here
         self.clock = clock
         self._owners = plan.owners
 
@@ -37,8 +42,25 @@ class Task:
     def label(self) -> str:
         return self.plan.label(self.number)
 
-    def receive(self, bundles: Sequence[Bundle]) -> None:
-        self.queue.extend(bundles)
+    def receive(self, bundles: Sequence[Any]) -> None:
+        """Bundles have come, on load-aware edges tracked ones and notes in between. From any thread."""
+        if self.receiving is None:
+            self.queue.extend(bundles)
+            return
+        for item in bundles:
+            self.receiving.arrivals.append(item)  # first, so that nothing is run that is not on its way to the halves
+            if len(item) != NOTE:
+                self.queue.append(item)
+
+    def hear(self, notes: Sequence[Note]) -> None:
+        """Tasks that this one sends to have said something."""
+        for edge, task, version, message in notes:
+            self.lines[edge].hear(task, version, message)
+
+    @property
+    def line_full(self) -> bool:
+        """Whether so many tuples wait for some task to have room that no more may be made."""
+        return any(line.full for line in self.lines.values())
 
     @property
     def runnable(self) -> bool:
@@ -67,12 +89,20 @@ class Task:
             case Flush():
                 for sink in self.sinks:
                     sink.commit()
+            case Members():
+                self._bind_halves(message.version)
+
+    def _bind_halves(self, version: int) -> None:
+        for line in self.lines.values():
+            line.bind(version)
+        if self.receiving is not None:
+            self.receiving.bind(version)
 
     def unsendable(self, edge: int, bundle: Bundle, position: int, cause: Exception) -> None:
         """A tuple of a bundle cannot leave this task. What becomes of it is up to the operator that emitted it."""
         upstream, downstream = (self.plan.operators[end].name for end in self.plan.edges[edge].ends)
         wiring = next(wiring for wiring in self.wirings if wiring.operator == upstream)
-        emission, split, offset, _, lineages, values = bundle
+        emission, split, offset, _, lineages, values = bundle[:6]
         error = TailraceError(
             f"a tuple cannot be sent: from={upstream} to={downstream} cause={type(cause).__name__}: {cause}"
         )
@@ -98,4 +128,27 @@ class PlainTask(Task):
             both = acks[owners[split]].both
             both[emission] = both.get(emission, 0) ^ ids
             if clock() >= end_ns:
+                return
+
+
+class ObservedTask(PlainTask):
+    """The same where senders want to know how long tuples take."""
+
+    def run(self, budget_ns: int) -> None:
+        queue: deque[Any] = self.queue
+        receiving, durations = self.receiving, self.wirings[0].durations
+        assert receiving is not None
+        run, acks, owners, clock = self.stage.run, self.acks, self._owners, self.clock
+        now_ns = clock()
+        end_ns = now_ns + budget_ns
+        while queue:
+            bundle = queue.popleft()
+            emission, split, offset, ack, lineages, values = bundle[:6]
+            counted = len(durations)
+            ids = ack ^ run(emission, split, offset, values, lineages)
+            both = acks[owners[split]].both
+            both[emission] = both.get(emission, 0) ^ ids
+            began_ns, now_ns = now_ns, clock()
+            receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
+            if now_ns >= end_ns:
                 return

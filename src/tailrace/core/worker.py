@@ -84,9 +84,12 @@ class Worker:
         return [Reply(Ready(self.worker, self.epoch))]
 
     def _members(self, news: Members) -> list[WorkerCommand]:
+        newer = news.version > self.membership.version
         changed = self.membership.update(news)
         if self.membership.replaced:
             self.life = Life.LEAVING
             return [Exit("another process has taken this worker's place")]
         commands: list[WorkerCommand] = [CloseLinks(frozenset(changed))] if changed else []
+        if newer:
+            commands.append(TellTasks(news))
         return [*commands, Reply(Applied(self.worker, self.epoch, news.version))]

@@ -28,8 +28,11 @@ COUNTERS = (
     "reemitted",
     "completed",
     "durable",
+    "feedback_messages",
+    "feedback_bytes",
+    "feedback_ns",
 )
-GAUGES = ("queued", "pending")
+GAUGES = ("queued", "pending", "held")
 HISTOGRAMS = ("execution", "complete", "durable_latency")
 
 
@@ -54,6 +57,10 @@ class TaskSnapshot:
     durable: int = 0
     queued: int = 0
     pending: int = 0
+    feedback_messages: int = 0
+    feedback_bytes: int = 0
+    feedback_ns: int = 0
+    held: int = 0
     execution: HistogramSnapshot = EMPTY_SNAPSHOT
     complete: HistogramSnapshot = EMPTY_SNAPSHOT
     durable_latency: HistogramSnapshot = EMPTY_SNAPSHOT
@@ -83,6 +90,10 @@ class TaskCounters:
     durable: int = 0
     queued: int = 0  # a gauge: tuples waiting to be executed
     pending: int = 0  # a gauge: roots not yet durable
+    feedback_messages: int = 0  # sent by its halves of load-aware groupings, to either side
+    feedback_bytes: int = 0  # what they took on links, about
+    feedback_ns: int = 0  # time spent in the halves, and on encoding
+    held: int = 0  # a gauge: tuples that wait here for some task to have room
     execution: Histogram = field(default_factory=Histogram)
     complete: Histogram = field(default_factory=Histogram)  # latency from due to complete
     durable_latency: Histogram = field(default_factory=Histogram)  # latency from due to durable
@@ -109,6 +120,10 @@ class TaskCounters:
             durable=self.durable,
             queued=self.queued,
             pending=self.pending,
+            feedback_messages=self.feedback_messages,
+            feedback_bytes=self.feedback_bytes,
+            feedback_ns=self.feedback_ns,
+            held=self.held,
             execution=self.execution.snapshot(),
             complete=self.complete.snapshot(),
             durable_latency=self.durable_latency.snapshot(),

@@ -21,7 +21,7 @@ from tailrace.ring import layout, why_unavailable
 from tailrace.ring.segment import FOLDER, Segment
 from tailrace.runtime.wire import check_size, frame
 
-RING_BYTES = {"bundles": 256 << 10, "acks": 64 << 10}
+RING_BYTES = {"bundles": 256 << 10, "acks": 64 << 10, "feedback": 64 << 10}
 """By kind of link. A receiver that keeps up needs little, and what waits in a ring is latency."""
 
 BELL = ".bell"

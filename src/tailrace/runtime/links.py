@@ -1,9 +1,9 @@
 """A link carries frames from one task to another in another worker, through a channel of its own.
 
-Bundles and acks travel on links of their own, so that an ack never waits behind bulk data, and a link to a task that
-is behind holds back nobody else. An outgoing link takes bundles only when its channel has taken everything before:
-what piles up meanwhile goes out as one frame. So a receiver that keeps up gets every tuple at once, and one that
-does not gets larger and larger bundles, without a timer.
+Bundles, acks and feedback travel on links of their own, so that an ack never waits behind bulk data, and a link to a
+task that is behind holds back nobody else. An outgoing link takes bundles only when its channel has taken everything
+before: what piles up meanwhile goes out as one frame. So a receiver that keeps up gets every tuple at once, and one
+that does not gets larger and larger bundles, without a timer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OutLink:
     """One direction, from a task here to a task elsewhere. Used by the thread that runs the sending task."""
 
     def __init__(self, kind: str, target: int, worker: int, on_lost: Callable[[], None]) -> None:
-        self.kind = kind  # "bundles" or "acks"
+        self.kind = kind  # "bundles", "acks" or "feedback"
         self.target = target  # task number
         self.worker = worker  # where it lives
         self.member: Member | None = None  # whom the connection is with, or is being made with
@@ -127,6 +127,7 @@ class InLink:
         self.worker = worker
         self.epoch = epoch
         self.paused = False
+        self.urgent = False  # never to be paused
         self._on_frame = on_frame
         self._on_lost = on_lost
         self._reader = FrameReader()

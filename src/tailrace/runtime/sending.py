@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from tailrace.clock import system_clock
 from tailrace.core.acks import AckFold
 from tailrace.core.messages import Member
-from tailrace.core.router import Bundle, Lane
+from tailrace.core.router import NOTE, Bundle, FeedbackLane, Lane, Note, Origin
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError
+from tailrace.policy.feedback import Message
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
-from tailrace.runtime.wire import ACKS, BUNDLES, encode, encode_folds
+from tailrace.runtime.wire import ACKS, BUNDLES, NOTES, encode, encode_folds
 
 if TYPE_CHECKING:
     from tailrace.runtime.runner import Runner
@@ -28,6 +31,9 @@ LANE_BYTES = 1 << 20
 
 FIRST_GUESS = 64 << 10
 """Bytes in a bundle, while none has been seen: few large tuples are worse than a slow first millisecond."""
+
+WEIGH_EVERY = 64
+"""Of so many frames with feedback in them one has it weighed; to tell it from the tuples costs a second encoding."""
 
 
 class Neighbours(Protocol):
@@ -47,6 +53,10 @@ class Neighbours(Protocol):
 
     def lost_link(self) -> None: ...
 
+    def renew(self) -> None:
+        """Have the halves of load-aware groupings begin anew: one of them has been told of what will not happen."""
+        ...
+
 
 class Sender:
     """Sends for one unit. Used by the thread that runs it."""
@@ -58,6 +68,8 @@ class Sender:
         self._links: dict[tuple[str, int], OutLink] = {}
         self._runner: Runner | None = None
         self._bundle_bytes = FIRST_GUESS
+        self._message_bytes = 0  # of what is attached to tuples or stands between them, on average
+        self._weighed = 0  # frames since it was last looked at
 
     @property
     def limit(self) -> int:
@@ -83,13 +95,18 @@ class Sender:
         for owner, fold in self._task.acks.items():
             if fold:
                 self._flush_acks(owner, fold)
-        return held_back
+        receiving = self._task.receiving
+        if receiving is not None and receiving.notes:
+            self._flush_notes(receiving.notes)
+        return held_back or (bool(self._task.lines) and self._task.line_full)
 
     @property
     def waits_for_connection(self) -> bool:
         """Whether something cannot leave for want of a connection. What waits for a socket is woken by it."""
         return any(not link.open for link in self._links.values()) and (
-            any(lane.bundles for lane in self._task.lanes) or any(self._task.acks.values())
+            any(lane.bundles for lane in self._task.lanes)
+            or any(self._task.acks.values())
+            or (self._task.receiving is not None and bool(self._task.receiving.notes))
         )
 
     # -- bundles
@@ -100,6 +117,8 @@ class Sender:
             self._hand_over(near, lane)
             return
         link = self._link("bundles", lane.target)
+        if link.member is None and isinstance(lane, FeedbackLane):
+            lane.drop_notes()
         while link.ready and lane.bundles:
             limit = self.limit
             if len(lane.bundles) <= limit:
@@ -115,7 +134,7 @@ class Sender:
             if near.full:  # still: it will wake us. If not, it may have looked before we were on its list.
                 return
         self._bundle_bytes = near.bundle_bytes = (self._bundle_bytes + _weigh(lane.bundles[-1])) // 2 + 1
-        near.task.queue.extend(lane.take())
+        near.task.receive(lane.take())
         if near.runner is not self._runner:
             near.wake()
 
@@ -128,6 +147,8 @@ class Sender:
                 return
             payload = encode(bundles)
         self._bundle_bytes = (self._bundle_bytes + len(payload) // len(bundles)) // 2 + 1
+        if isinstance(lane, FeedbackLane):
+            self._count_feedback(bundles)
         try:
             link.send(BUNDLES, payload)
         except ProtocolError as error:
@@ -138,7 +159,11 @@ class Sender:
         kept: list[Bundle] = []
         whole = 0
         for bundle in bundles:
-            emission, split, offset, ack, lineages, values = bundle
+            if len(bundle) == NOTE:
+                kept.append(bundle)
+                whole += 1
+                continue
+            emission, split, offset, ack, lineages, values, *tracks = cast("tuple[Any, ...]", bundle)
             causes = [_why_not(value) for value in values]
             if not any(causes):
                 kept.append(bundle)
@@ -150,9 +175,12 @@ class Sender:
             good = [position for position, cause in enumerate(causes) if cause is None]
             if good:
                 named = None if lineages is None else [lineages[position] for position in good]
-                kept.append((emission, split, offset, ack, named, [values[position] for position in good]))
+                some = (emission, split, offset, ack, named, [values[position] for position in good])
+                kept.append(some if not tracks else _tracked(some, good, *tracks))
             else:
                 self._task.acknowledge(emission, split, ack)
+        if isinstance(lane, FeedbackLane):
+            self._near.renew()
         if whole == len(bundles):  # each can be sent, but not together: nothing that we could explain
             raise error
         return kept
@@ -163,10 +191,12 @@ class Sender:
             lane.bundles = bundles[half:] + lane.bundles
             self._send_bundles(link, lane, bundles[:half])
             return
-        emission, split, _, ack, _, values = bundles[0]
+        emission, split, _, ack, _, values = bundles[0][:6]
         for position in range(len(values)):
             self._task.unsendable(lane.edge, bundles[0], position, error)
         self._task.acknowledge(emission, split, ack)
+        if isinstance(lane, FeedbackLane):
+            self._near.renew()
 
     # -- acks
 
@@ -181,6 +211,39 @@ class Sender:
         else:
             folds = fold.take()
             near.post(lambda: near.apply(*folds))
+
+    # -- feedback
+
+    def _flush_notes(self, waiting: dict[int, list[Note]]) -> None:
+        """Feedback to senders. What cannot leave yet stays; what nobody is there for is of no use later either."""
+        for target in tuple(waiting):
+            near = self._near.host_of(target)
+            if near is not None:
+                notes = waiting.pop(target)
+                near.post(partial(near.task.hear, notes))
+                continue
+            link = self._link("feedback", target)
+            if link.ready:
+                began_ns = system_clock()
+                payload = encode(waiting.pop(target))
+                counters = self._task.counters[0]
+                counters.feedback_bytes += len(payload)
+                counters.feedback_ns += system_clock() - began_ns
+                link.send(NOTES, payload)
+            elif link.member is None:
+                del waiting[target]
+
+    def _count_feedback(self, items: Sequence[Any]) -> None:
+        messages = [item[3] for item in items if len(item) == NOTE]
+        for item in items:
+            if len(item) > NOTE and item[7] is not None:
+                messages += [message for message in item[7] if message is not None]
+        if messages:
+            self._weighed -= 1
+            if self._weighed < 0:
+                self._weighed = WEIGH_EVERY
+                self._message_bytes = len(encode(messages)) // len(messages)
+            self._task.counters[0].feedback_bytes += self._message_bytes * len(messages)
 
     # -- links
 
@@ -220,14 +283,21 @@ class Sender:
         targets = [("bundles", lane.target) for lane in self._task.lanes]
         if not isinstance(self._task, SourceTask) or self._task.sinks:
             targets += [("acks", owner) for owner in self._task.acks]
+        if self._task.receiving is not None:
+            targets += [("feedback", sender) for sender in self._task.receiving.senders]
         for kind, target in targets:
             if self._near.host_of(target) is None:
                 self._link(kind, target)
 
 
 def _weigh(bundle: Bundle) -> int:
-    """About how many bytes a bundle holds, looking no deeper than its values."""
-    return sum(map(sys.getsizeof, bundle[5]))
+    """About how many bytes a bundle holds, looking no deeper than its values. A note is small."""
+    return sum(map(sys.getsizeof, bundle[5])) if len(bundle) > NOTE else 0
+
+
+def _tracked(bundle: Bundle, good: list[int], origin: Origin, said: Sequence[Message | None] | None) -> Any:
+    """A bundle on a load-aware edge of which only some tuples can be sent."""
+    return (*bundle, origin, None if said is None else [said[position] for position in good])
 
 
 def _why_not(value: object) -> Exception | None:

@@ -25,7 +25,7 @@ from tailrace.runtime.current import running
 from tailrace.runtime.links import InLink, RingInLink
 from tailrace.runtime.runner import IDLE_NS, Runner
 from tailrace.runtime.sending import Neighbours, Sender
-from tailrace.runtime.wire import ACKS, BUNDLES, decode_bundles, decode_folds
+from tailrace.runtime.wire import ACKS, BUNDLES, NOTES, decode_bundles, decode_folds, decode_notes
 from tailrace.topology import Kind
 
 SLICE_NS = 500 * MICROSECOND_NS
@@ -126,7 +126,14 @@ class TaskHost:
 
     @property
     def has_news(self) -> bool:
-        return bool(self._mail) or (bool(self.task.queue) and not self._blocked_since_ns)
+        task = self.task
+        return bool(self._mail) or (not self._blocked_since_ns and bool(task.queue or self._untold))
+
+    @property
+    def _untold(self) -> bool:
+        """Whether the task's halves of load-aware groupings have not heard of everything yet."""
+        receiving = self.task.receiving
+        return receiving is not None and receiving.pending
 
     # -- moving between runners
 
@@ -144,14 +151,15 @@ class TaskHost:
 
     def take_link(self, channel: Channel, kind: str, worker: int, epoch: int) -> None:
         """A peer has connected."""
-        on_frame = self._on_bundles if kind == "bundles" else self._on_acks
+        on_frame = {"bundles": self._on_bundles, "acks": self._on_acks, "feedback": self._on_notes}[kind]
         if channel.ring is None:
             link = InLink(channel.connection, worker, epoch, on_frame, self._lost_in)
         else:
             link = RingInLink(channel, worker, epoch, on_frame, self._lost_in)
         self._in.append(link)
         assert self.runner is not None
-        link.paused = self._paused and kind == "bundles"
+        link.urgent = kind != "bundles"
+        link.paused = self._paused and not link.urgent
         link.watch(self.runner)
 
     def _on_bundles(self, kind: int, payload: memoryview) -> None:
@@ -174,18 +182,27 @@ class TaskHost:
             raise ProtocolError(f"frame of another kind: kind={kind} expected={ACKS}; are versions mixed?")
         self.apply(*decode_folds(payload))
 
+    def _on_notes(self, kind: int, payload: memoryview) -> None:
+        if kind != NOTES:
+            raise ProtocolError(f"frame of another kind: kind={kind} expected={NOTES}; are versions mixed?")
+        began_ns = system_clock()
+        notes = decode_notes(payload)
+        self.task.counters[0].feedback_ns += system_clock() - began_ns
+        self.task.hear(notes)
+
     def apply(self, both: Fold, complete: Fold, durable: Fold) -> None:
         assert isinstance(self.task, SourceTask)
         self.task.apply(both, complete, durable)
 
     def _pause(self, pause: bool) -> None:
         self._paused = pause
-        if not isinstance(self.task, SourceTask):  # its links bring acks, which are never held back
-            for link in self._in:
-                if pause:
-                    link.pause()
-                else:
-                    link.resume()
+        for link in self._in:
+            if link.urgent:
+                continue
+            if pause:
+                link.pause()
+            else:
+                link.resume()
 
     def _lost_in(self, link: InLink, error: Exception | None) -> None:
         self._in.remove(link)
@@ -205,6 +222,8 @@ class TaskHost:
             if self._blocked_since_ns:
                 self._recurrent(now_ns)
                 return
+        if task.receiving is not None and task.receiving.pending:
+            task.receiving.look_up()
         ready_ns = task.ready_ns if isinstance(task, SourceTask) else None
         if task.runnable or (ready_ns is not None and ready_ns <= now_ns):
             running.label = self._label
@@ -293,7 +312,7 @@ class TaskHost:
             wake_ns = min(wake_ns, self._source_wake_ns(task, now_ns))
         if self._blocked_since_ns or self._sender.waits_for_connection:
             return min(wake_ns, now_ns + 2 * MILLISECOND_NS)
-        if task.runnable:
+        if task.runnable or self._untold:
             return now_ns
         if isinstance(task, BatchTask) and task.deadline_ns:
             wake_ns = min(wake_ns, task.deadline_ns)
@@ -317,7 +336,8 @@ class TaskHost:
                     self._near.tell(message)
             if now_ns >= due.overdue_ns:
                 due.overdue_ns = now_ns + OVERDUE_NS
-                task.check_overdue(now_ns)
+                if task.check_overdue(now_ns):
+                    self._near.renew()
         if now_ns >= due.snapshot_ns:
             due.snapshot_ns = now_ns + SNAPSHOT_NS
             self.snapshot()
@@ -328,6 +348,7 @@ class TaskHost:
         counters = self.task.counters
         counters[0].queued = len(self.task.queue)
         counters[0].cpu_ns = self.cpu_ns
+        counters[0].held = sum(len(line.line) for line in self.task.lines.values())
         if isinstance(self.task, SourceTask):
             ledger = self.task.ledger
             counters[0].pending = ledger.pending

@@ -13,12 +13,13 @@ from typing import Any
 import cloudpickle
 
 from tailrace.core.acks import Fold
-from tailrace.core.router import Bundle
+from tailrace.core.router import Bundle, Note
 from tailrace.errors import ProtocolError
 
 BUNDLES = 1
 ACKS = 2
 MESSAGE = 3
+NOTES = 4
 
 HEADER = struct.Struct("<IBQ")  # length of what follows the length, kind, number
 LENGTH_BYTES = 4
@@ -98,6 +99,14 @@ def decode_bundles(payload: memoryview) -> list[Bundle]:
     except (pickle.UnpicklingError, EOFError) as error:
         raise ProtocolError(f"bundles cannot be decoded: {error}; are versions mixed?") from error
     return bundles
+
+
+def decode_notes(payload: memoryview) -> list[Note]:
+    try:
+        notes: list[Note] = pickle.loads(payload)
+    except Exception as error:
+        raise ProtocolError(f"notes cannot be decoded: {error}; are versions mixed?") from error
+    return notes
 
 
 def encode_folds(folds: Sequence[Fold]) -> bytes:

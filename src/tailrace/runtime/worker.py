@@ -24,10 +24,11 @@ from typing import Any
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Surroundings, assemble
-from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Registered
+from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Registered, Renew
 from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
+from tailrace.core.task import Task
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced, ProtocolError, SegmentError, TailraceError, TaskError
 from tailrace.ring.segment import sweep
@@ -154,6 +155,9 @@ class WorkerProcess:
 
     def lost_link(self) -> None:
         self.tell(LinkLost(self.worker, self.epoch))
+
+    def renew(self) -> None:
+        self.tell(Renew(self.worker, self.epoch))
 
     def tell(self, message: Any) -> None:
         try:
@@ -323,7 +327,7 @@ class WorkerProcess:
 
     def _judge(self, hello: dict[str, Any]) -> tuple[str | None, TaskHost | None]:
         numbers = [hello.get("worker"), hello.get("epoch"), hello.get("target")]
-        known = hello.get("role") == "link" and hello.get("kind") in ("bundles", "acks")
+        known = hello.get("role") == "link" and hello.get("kind") in ("bundles", "acks", "feedback")
         if not known or not all(isinstance(number, int) for number in numbers):
             return "not a link", None
         worker, epoch, target = (int(number or 0) for number in numbers)
@@ -333,7 +337,7 @@ class WorkerProcess:
             return f"epoch {epoch} of worker {worker} has been replaced", None
         plan = self._plan
         host = self.host_of(target) if plan is not None and 0 <= target < len(plan.home) else None
-        if host is None or (hello["kind"] == "acks") != isinstance(host.task, SourceTask):
+        if host is None or not _takes(host.task, hello["kind"]):
             return "no such task here", None
         return None, host
 
@@ -383,6 +387,13 @@ def _take_offer(hello: dict[str, Any]) -> tuple[RingPart | None, str | None]:
         return take_ring(hello["ring"], hello.get("nonce")), None
     except (SegmentError, ValueError) as error:
         return None, str(error)
+
+
+def _takes(task: Task, kind: str) -> bool:
+    """Whether a task has a use for a link of this kind."""
+    if kind == "feedback":
+        return bool(task.lines)
+    return (kind == "acks") == isinstance(task, SourceTask)
 
 
 def _rank(kind: Kind) -> int:

@@ -94,7 +94,9 @@ class Crashes:
 class Cluster:
     """Coordinator, workers, network and store of one simulated run."""
 
-    def __init__(self, plan: Plan, rng: Random, network: Network, max_pending: int, crashes: Crashes) -> None:
+    def __init__(
+        self, plan: Plan, rng: Random, network: Network, max_pending: int, line_limit: int, crashes: Crashes
+    ) -> None:
         self.plan = plan
         self.rng = rng
         self.network = network
@@ -104,6 +106,7 @@ class Cluster:
         self.tally = Tally()
         self.observer = Observer()
         self.ledger_limits = LedgerLimits(max_pending, BACKSTOP_NS)
+        self.line_limit = line_limit
         self.by_epoch: dict[int, SimWorker] = {}
         self.finished = False
         self.error: Exception | None = None

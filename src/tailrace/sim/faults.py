@@ -59,6 +59,7 @@ class Scenario:
     case: Case
     network: Network
     max_pending: int
+    line_limit: int  # tuples that may wait at a task for others to have room
     crashes: Crashes
     blows: int
     drain_after_ns: int  # 0: never
@@ -76,7 +77,7 @@ def scenario_of(rng: Random) -> Scenario:
     crashes = Crashes(at_commit=rng.choice([0, 0, 0.1]), at_persist=rng.choice([0, 0, 0, 0.1]))
     blows = rng.choice([0, 1, 2, 4])
     drain_after_ns = rng.choice([0, 0, 0, 0, 0, 60, 120]) * MS
-    return Scenario(case, network, rng.choice([2, 5, 50]), crashes, blows, drain_after_ns)
+    return Scenario(case, network, rng.choice([2, 5, 50]), rng.choice([1, 3, 50]), crashes, blows, drain_after_ns)
 
 
 class Watch:
@@ -202,7 +203,7 @@ def run_seed(seed: int) -> Outcome:
     rng = Random(seed)
     scenario = scenario_of(rng)
     plan = scenario.case.plan
-    cluster = Cluster(plan, rng, scenario.network, scenario.max_pending, scenario.crashes)
+    cluster = Cluster(plan, rng, scenario.network, scenario.max_pending, scenario.line_limit, scenario.crashes)
     watch = Watch(cluster, scenario)
     cluster.start()
     for _ in range(scenario.blows):
@@ -216,7 +217,7 @@ def run_seed(seed: int) -> Outcome:
             raise SimulationFailure(f"the run failed: {cluster.error}")
         watch.end()
         cluster.coordinator.validate()
-    except AssertionError as failure:
+    except Exception as failure:
         raise SimulationFailure(
             f"seed {seed} ({plan.name}, {plan.workers} workers): {failure}\n"
             f"repeat with: python -m tailrace.sim --seed {seed}"

@@ -18,6 +18,7 @@ from tailrace.core.messages import (
     LinkLost,
     Recover,
     Registered,
+    Renew,
     ToWorker,
 )
 from tailrace.core.opentask import BatchTask
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 MS = MILLISECOND_NS
 
 Link = tuple[int, int, int, int]
-"""(sending worker, its epoch, sending task, receiving task); receiving task -1 - n for acks to task n."""
+"""(sending worker, its epoch, sending task, receiving task); -1 - n for acks to task n, NOTES + n for notes to it."""
+
+NOTES = 1 << 20
 
 
 class SimWorker:
@@ -84,6 +87,7 @@ class SimWorker:
             if isinstance(task, SourceTask):
                 if not task.runnable and task.check_overdue(self.cluster.engine.now_ns):
                     self.cluster.observer.overdue(self, task)
+                    self.tell(Renew(self.worker, self.epoch))
                 self.wake(task)
         self.cluster.engine.after(20 * MS, self.guarded(self.beat))
 
@@ -114,10 +118,9 @@ class SimWorker:
                 case TellTasks():
                     for task in self.tasks.values():
                         self.on_task(task, partial(task.handle, command.message))
-                        if isinstance(task, SourceTask):
-                            self.wake(task)
-                            if isinstance(command.message, Recover):
-                                self.cluster.observer.recovering(self, task)
+                        self.wake(task)
+                        if isinstance(task, SourceTask) and isinstance(command.message, Recover):
+                            self.cluster.observer.recovering(self, task)
                 case Reply():
                     self.tell(command.message)
                 case Exit():
@@ -138,7 +141,8 @@ class SimWorker:
     def open(self, assign: Assign) -> None:
         cluster, plan = self.cluster, self.cluster.plan
         self.opened_ns = cluster.engine.now_ns
-        around = Surroundings(plan, self.worker, self.epoch, cluster.ledger_limits, cluster.engine.clock, cluster.rng)
+        limits, clock = cluster.ledger_limits, cluster.engine.clock
+        around = Surroundings(plan, self.worker, self.epoch, limits, clock, cluster.rng, cluster.line_limit)
         for leader, members in plan.units(self.worker):
             functions: dict[int, Any] = {}
             writers: dict[int, Writer] = {}
@@ -183,13 +187,17 @@ class SimWorker:
 
         def work() -> None:
             for _ in range(rng.randrange(1, 4)):
+                if task.line_full:
+                    return  # what it has made must leave first
+                if task.receiving is not None:
+                    task.receiving.look_up()
                 if task.runnable:
                     task.run(0)
                 elif isinstance(task, SourceTask) and task.ready_ns is not None:
                     task.read(rng.randrange(1, 5))
 
         self.on_task(task, work)
-        if task.runnable or wants_time(task):
+        if not task.line_full and (task.runnable or wants_time(task)):
             self.wake(task)
 
     def on_task(self, task: Task, work: Callable[[], Any]) -> None:
@@ -211,6 +219,10 @@ class SimWorker:
         for owner, fold in task.acks.items():
             if fold.both or fold.complete or fold.durable:
                 self.send(task.number, -1 - owner, owner, fold.take())
+        if task.receiving is not None:
+            for sender, notes in task.receiving.notes.items():
+                self.send(task.number, NOTES + sender, sender, notes)
+            task.receiving.notes = {}
         if isinstance(task, SourceTask):
             for message in task.reports(self.worker, self.epoch, lambda value: None):
                 self.tell(message)
@@ -246,6 +258,8 @@ class SimWorker:
             return
         if link[3] < 0:
             self.on_acks(task, payload)
+        elif link[3] >= NOTES:
+            self.on_task(task, partial(task.hear, payload))
         else:
             bundles: list[Bundle] = payload
             task.receive(bundles)
@@ -267,6 +281,8 @@ def wants_time(task: Task) -> bool:
     """Whether a task has something to do soon that no message will wake it for."""
     if isinstance(task, SourceTask):
         return task.ready_ns is not None
+    if task.receiving is not None and task.receiving.pending:
+        return True
     return isinstance(task, BatchTask) and task.deadline_ns > 0
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tailrace.connector import Reader, Record, SinkContext, SplitStart, Writer
 from tailrace.core.plan import Plan, make_plan
-from tailrace.policy import broadcast, fields, local, shuffle
+from tailrace.policy import broadcast, fields, least_work, local, osg, partial_key, pull, shuffle
 from tailrace.topology import Port, Role, Topology, union
 
 Row = tuple[Any, ...]
@@ -143,6 +143,23 @@ def _batches(topology: Topology, roots: int) -> None:
     stream.sink("out", SimSink(), tasks=2, grouping=fields(key))
 
 
+def _pulled(topology: Topology, roots: int) -> None:
+    """Tuples that wait at their senders for credits, twice on their way, and in one unit with something fused."""
+    stream = topology.source("s", SimSource("s", roots), tasks=2).flat_map("f", fan("f"), tasks=3, grouping=pull())
+    stream = stream.map("b", mark("b"), tasks=3, grouping=local()).map("c", mark("c"), tasks=2, grouping=pull())
+    stream.sink("out", SimSink(), tasks=2)
+
+
+def _by_load(topology: Topology, roots: int) -> None:
+    """Every other kind of feedback: sketches and syncs on tuples, reports, loads; and a union with a plain edge."""
+    source = topology.source("s", SimSource("s", roots), tasks=2)
+    sketched = source.map("o", mark("o"), tasks=2, grouping=osg(key, window=2, tolerance=1.0))
+    worked = sketched.flat_map("w", fan("w"), tasks=3, grouping=least_work(key))
+    batched = worked.map_batch("p", batch("p"), max_size=3, max_wait_ms=5, tasks=2, grouping=pull())
+    batched.map("k", mark("k"), tasks=2, grouping=partial_key(key)).sink("out", SimSink(), tasks=2)
+    topology.connect("o", "p", shuffle())
+
+
 SHAPES: tuple[Callable[[Topology, int], None], ...] = (
     _chain,
     _fan,
@@ -151,6 +168,8 @@ SHAPES: tuple[Callable[[Topology, int], None], ...] = (
     _fused,
     _two_sources,
     _batches,
+    _pulled,
+    _by_load,
 )
 
 

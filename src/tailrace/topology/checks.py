@@ -9,7 +9,9 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from tailrace.errors import TopologyError, shorten
+from tailrace.policy.feedback import has_feedback
 from tailrace.policy.grouping import Grouping
+from tailrace.policy.oracle import FullKnowledge
 from tailrace.topology.graph import Edge, Operator, Port, Role
 
 _NAME = re.compile(r"\w[\w.-]{0,99}")  # becomes part of file names and metric names, hence the limit of 100
@@ -57,10 +59,10 @@ def check_choice(operator: str, option: str, choices: type[_Choice], value: Any)
 def check_grouping(operator: str, grouping: Any) -> Grouping:
     complete = all(hasattr(grouping, attribute) for attribute in ("name", "keyed", "bind"))
     if complete and not isinstance(grouping, type):
-        if hasattr(grouping, "bind_receiver"):
+        if isinstance(grouping, FullKnowledge):
             raise TopologyError(
-                f"this grouping needs reports from its tasks, which only the simulator has so far: operator={operator} "
-                f"grouping={grouping.name}: did you mean shuffle()?"
+                f"this grouping knows what tuples cost beforehand, as only a simulation can: operator={operator} "
+                f"grouping={grouping.name}: did you mean least_work(…)?"
             )
         return grouping  # type: ignore[no-any-return]
     if callable(grouping):
@@ -123,6 +125,23 @@ def check_edge(operators: Mapping[str, Operator], edges: list[Edge], edge: Edge)
         raise TopologyError(
             f"a local edge joins operators with different numbers of tasks: {upstream.name}={_count(upstream)} "
             f"{downstream.name}={_count(downstream)}: could you leave out tasks of {downstream.name}?"
+        )
+    if has_feedback(edge.grouping):
+        _check_load_aware(downstream, edge.grouping.name)
+
+
+def _check_load_aware(operator: Operator, grouping: str) -> None:
+    """Whoever needs a tuple in a certain task cannot have it sent to whichever is free."""
+    if operator.role is Role.SINK and operator.body.committing:
+        raise TopologyError(
+            "a sink that commits must get a replayed tuple in the task that knows it, so load cannot decide: "
+            f"operator={operator.name} grouping={grouping}: did you mean shuffle() or fields(…)?"
+        )
+    if operator.stateful and not operator.mergeable:
+        raise TopologyError(
+            "a grouping by load spreads what belongs together over several tasks, and their state with it: "
+            f"operator={operator.name} grouping={grouping} stateful=True: did you mean fields(…), or is what the tasks "
+            "keep merged further down, which mergeable=True says?"
         )
 
 

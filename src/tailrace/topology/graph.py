@@ -53,6 +53,7 @@ class Operator:
     tasks: int | None  # None: one task a worker
     kind: Kind = Kind.AUTO
     stateful: bool = False
+    mergeable: bool = False  # state of one key may lie in several tasks; something downstream puts it together
     idempotent: bool = True
     on_error: OnError = OnError.FAIL
     options: dict[str, Any] = field(default_factory=dict)  # max_size, max_wait_ms, concurrency

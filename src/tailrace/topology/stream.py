@@ -37,6 +37,7 @@ class _Declared(NamedTuple):
     grouping: Grouping | None
     kind: str = "auto"
     stateful: bool = False
+    mergeable: bool = False
     idempotent: bool = True
     on_error: str = "fail"
     concurrency: int | None = None
@@ -58,12 +59,13 @@ class Stream:
         grouping: Grouping | None = None,
         kind: str = "auto",
         stateful: bool = False,
+        mergeable: bool = False,
         idempotent: bool = True,
         on_error: str = "fail",
         concurrency: int | None = None,
     ) -> Stream:
         """Declare an operator that makes one tuple of each. ``fn`` is a function, or a class with ``process``."""
-        how = _Declared(tasks, grouping, kind, stateful, idempotent, on_error, concurrency)
+        how = _Declared(tasks, grouping, kind, stateful, mergeable, idempotent, on_error, concurrency)
         return self._transform(Role.MAP, name, fn, how, {})
 
     def flat_map(
@@ -75,12 +77,13 @@ class Stream:
         grouping: Grouping | None = None,
         kind: str = "auto",
         stateful: bool = False,
+        mergeable: bool = False,
         idempotent: bool = True,
         on_error: str = "fail",
         concurrency: int | None = None,
     ) -> Stream:
         """Declare an operator that makes any number of tuples of each: ``fn`` returns or yields them."""
-        how = _Declared(tasks, grouping, kind, stateful, idempotent, on_error, concurrency)
+        how = _Declared(tasks, grouping, kind, stateful, mergeable, idempotent, on_error, concurrency)
         return self._transform(Role.FLAT_MAP, name, fn, how, {})
 
     def filter(
@@ -92,12 +95,13 @@ class Stream:
         grouping: Grouping | None = None,
         kind: str = "auto",
         stateful: bool = False,
+        mergeable: bool = False,
         idempotent: bool = True,
         on_error: str = "fail",
         concurrency: int | None = None,
     ) -> Stream:
         """Declare an operator that lets those tuples pass for which ``fn`` is true."""
-        how = _Declared(tasks, grouping, kind, stateful, idempotent, on_error, concurrency)
+        how = _Declared(tasks, grouping, kind, stateful, mergeable, idempotent, on_error, concurrency)
         return self._transform(Role.FILTER, name, fn, how, {})
 
     def map_batch(
@@ -111,6 +115,7 @@ class Stream:
         grouping: Grouping | None = None,
         kind: str = "auto",
         stateful: bool = False,
+        mergeable: bool = False,
         idempotent: bool = True,
         on_error: str = "fail",
         concurrency: int | None = None,
@@ -120,7 +125,7 @@ class Stream:
             "max_size": checks.check_positive(name, "max_size", max_size),
             "max_wait_ms": checks.check_wait(name, max_wait_ms),
         }
-        how = _Declared(tasks, grouping, kind, stateful, idempotent, on_error, concurrency)
+        how = _Declared(tasks, grouping, kind, stateful, mergeable, idempotent, on_error, concurrency)
         return self._transform(Role.MAP_BATCH, name, fn, how, batch)
 
     def sink(
@@ -169,6 +174,7 @@ class Stream:
             tasks=self._tasks(name, how.tasks, grouping, kind),
             kind=kind,
             stateful=how.stateful,
+            mergeable=how.mergeable,
             idempotent=how.idempotent,
             on_error=checks.check_choice(name, "on_error", OnError, how.on_error),
             options=options,

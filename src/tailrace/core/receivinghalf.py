@@ -1,0 +1,150 @@
+"""The receiving halves of a task: one for each load-aware edge into it, told what arrives and what has been run.
+
+Whoever brings bundles and notes, from whatever thread, only appends them. The thread that runs the task tells the
+halves about them between calls, and of calls that have ended only after that: a half that gives out credits when a
+tuple is done should know by then who waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from tailrace.clock import Clock
+from tailrace.core.plan import EdgePlan, Plan
+from tailrace.core.router import NOTE, Note, Origin, TrackedBundle
+from tailrace.metrics.counters import TaskCounters
+from tailrace.policy.feedback import Message, Receiver, has_feedback
+
+Said = Sequence[Message | None] | None
+"""What was attached to the tuples of a bundle."""
+
+
+class ReceivingHalves:
+    """Of one task.
+
+    Law: a half is told of each tuple that came under its membership, and of its execution after its arrival; of nothing
+    that came under another one.
+    """
+
+    def __init__(
+        self, plan: Plan, number: int, edges: Sequence[EdgePlan], counters: TaskCounters, clock: Clock, rng: Random
+    ) -> None:
+        self.arrivals: deque[Any] = deque()  # bundles and notes nobody was told of
+        self.notes: dict[int, list[Note]] = {}  # to senders, by task number; whoever sends them empties it
+        self.senders = [
+            plan.operators[edge.upstream].first_task + index
+            for edge in edges
+            for index in range(plan.operators[edge.upstream].tasks)
+        ]
+        self.version = 0
+        self._plan = plan
+        self._task = plan.task_index(number)
+        self._edges = edges
+        self._counters = counters
+        self._clock = clock
+        self._rng = rng
+        self._halves: dict[int, Receiver] = {}  # by edge index
+        self._done: list[tuple[Origin | None, Any, Message | None, int]] = []
+        self._queued = 0  # tuples that came and have not been run
+        self._looked_ns = 0
+        self._early: list[tuple[int, Callable[[Any, int], None], Any]] = []  # under memberships yet to come
+        self._bind_halves()
+
+    def bind(self, version: int) -> None:
+        """Begin anew under a newer membership."""
+        self.version = version
+        self.notes.clear()
+        self._bind_halves()
+        early, self._early = self._early, []
+        for happened, tell, what in early:
+            self._tell(happened, tell, what, self._clock())
+
+    def _bind_halves(self) -> None:
+        for edge in self._edges:
+            upstream, downstream = (self._plan.operators[end] for end in edge.ends)
+            assert has_feedback(edge.grouping)
+            half = edge.grouping.bind_receiver(self._task, downstream.tasks, upstream.tasks, self._rng)
+            self._halves[edge.index] = half
+            self._post(edge.index, half)
+
+    # -- what happens
+
+    def executed(self, origin: Origin | None, value: Any, message: Message | None, duration_ns: int) -> None:
+        """A tuple has been run. The halves hear of it when the task looks up."""
+        self._done.append((origin, value, message, duration_ns))
+
+    def executed_all(self, bundle: Sequence[Any], durations: Sequence[int], whole_ns: int) -> None:
+        """A bundle has been run; what took longer than the calls themselves is shared out evenly."""
+        values = bundle[5]
+        rest_ns = max(0, whole_ns - sum(durations)) // len(values)
+        origin, said = (bundle[6], bundle[7]) if len(bundle) > 6 else (None, None)
+        for position, value in enumerate(values):
+            message = None if said is None else said[position]
+            self._done.append((origin, value, message, durations[position] + rest_ns))
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to tell."""
+        return bool(self.arrivals or self._done)
+
+    def look_up(self) -> None:
+        """Tell the halves what has arrived, then what has been run."""
+        now_ns = self._clock()
+        came_ns = self._looked_ns if self._done else now_ns  # during a call, nobody knows when
+        arrivals = self.arrivals
+        while arrivals:
+            self._arrived(arrivals.popleft(), came_ns)
+        for done in self._done:
+            self._queued -= 1
+            if done[0] is not None:
+                self._tell(done[0][2], self._executed, (*done, self._queued), now_ns)
+        self._done.clear()
+        self._looked_ns = self._clock()
+        self._counters.feedback_ns += self._looked_ns - now_ns
+
+    def _arrived(self, item: Any, now_ns: int) -> None:
+        if len(item) == NOTE:
+            self._tell(item[2], self._heard, item, now_ns)
+            return
+        self._queued += len(item[5])
+        if len(item) > 6:
+            self._tell(item[6][2], self._received, item, now_ns)
+
+    def _tell(self, version: int, tell: Callable[[Any, int], None], what: Any, now_ns: int) -> None:
+        if version == self.version:
+            tell(what, now_ns)
+        elif version > self.version:
+            self._early.append((version, tell, what))
+
+    # -- telling a half
+
+    def _received(self, bundle: TrackedBundle, now_ns: int) -> None:
+        edge, sender, _ = bundle[6]
+        half, said = self._halves[edge], bundle[7]
+        for position in range(len(bundle[5])):
+            half.received(sender, None if said is None else said[position], now_ns)
+        self._post(edge, half)
+
+    def _executed(self, done: tuple[Origin, Any, Message | None, int, int], now_ns: int) -> None:
+        (edge, sender, _), value, message, duration_ns, queued = done
+        half = self._halves[edge]
+        half.executed(sender, value, message, duration_ns, queued, now_ns)
+        self._post(edge, half)
+
+    def _heard(self, note: Note, now_ns: int) -> None:
+        edge, sender, _, message = note
+        half = self._halves[edge]
+        half.hear(sender, message, now_ns)
+        self._post(edge, half)
+
+    def _post(self, edge: int, half: Receiver) -> None:
+        outbox = half.outbox
+        if outbox:
+            first = self._plan.operators[self._plan.edges[edge].upstream].first_task
+            for sender, message in outbox:
+                self.notes.setdefault(first + sender, []).append((edge, self._task, self.version, message))
+            self._counters.feedback_messages += len(outbox)
+            outbox.clear()

@@ -1,0 +1,210 @@
+"""The sending half of a load-aware edge at work: it chooses tasks, and keeps the tuples that must wait for one in line.
+
+A tuple in line is a bundle already: it has its ack id, which is in its emission's register. Where it goes is decided
+later. With each version of the membership the half is bound anew and the line is offered to the new one, because
+credits that were lost with a process or a link stay lost. What was said under another version is not heard.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from tailrace.clock import Clock
+from tailrace.core.lineage import broadcast_lineages, child_lineages
+from tailrace.core.plan import EdgePlan
+from tailrace.core.router import MAX_BUNDLE, Bundle, FeedbackLane, LaneOut, Origin
+from tailrace.metrics.counters import TaskCounters
+from tailrace.policy.feedback import FeedbackChooser, Message, has_feedback
+from tailrace.policy.grouping import ALL, HELD
+
+MAX_LINE = 256
+"""Tuples in line on one edge, beyond which the task is held back: as many as may wait in a lane."""
+
+
+class FeedbackOut(LaneOut):
+    """An edge whose tasks report to the sender.
+
+    Law: every tuple gets its ack id in ``send``, and goes to a lane once: at once, or from the front of the line.
+    """
+
+    def __init__(
+        self,
+        edge: EdgePlan,
+        lanes: Sequence[FeedbackLane],
+        sender: int,
+        counters: TaskCounters,
+        clock: Clock,
+        rng: Random,
+        limit: int,
+    ) -> None:
+        super().__init__(edge, lanes, None, rng)
+        self._ways = tuple(lanes)
+        self.line: deque[Bundle] = deque()
+        self._sender = sender  # the sending task's place among the tasks of its operator
+        self._counters = counters
+        self._clock = clock
+        self._rng = rng
+        self._limit = limit
+        self._early: list[tuple[int, int, Message]] = []  # (version, task, message) of memberships yet to come
+        self.version = 0
+        self._origin: Origin = (edge.index, sender, 0)
+        self._half = self._new_half()
+
+    def _new_half(self) -> FeedbackChooser:
+        grouping = self.edge.grouping
+        assert has_feedback(grouping)
+        return grouping.bind(len(self.lanes), self._rng)
+
+    @property
+    def full(self) -> bool:
+        return len(self.line) >= self._limit
+
+    def bind(self, version: int) -> None:
+        """Begin anew under a newer membership, with the tuples in line."""
+        self.version = version
+        self._origin = (self.edge.index, self._sender, version)
+        self._half = self._new_half()
+        self._offer_line()
+        early, self._early = self._early, []
+        for told, task, message in early:
+            self.hear(task, told, message)
+
+    def _offer_line(self) -> None:
+        line, self.line = self.line, deque()
+        self._half.tick(self._clock())
+        choices = self._half.choose_many([bundle[5][0] for bundle in line])
+        attached = self._take_attached()
+        for position, (bundle, choice) in enumerate(zip(line, choices, strict=True)):
+            if choice == HELD:
+                self.line.append(bundle)
+            else:
+                self._release(bundle, choice, attached.get(position))
+        self._post()
+
+    # -- choosing
+
+    def send(
+        self,
+        emission: int,
+        split: int,
+        offset: int,
+        values: list[Any],
+        parents: list[int] | None,
+        indices: list[int] | None,
+    ) -> int:
+        if not values:
+            return 0
+        if len(values) > MAX_BUNDLE:
+            return self._send_in_pieces(emission, split, offset, values, parents, indices)
+        lineages: list[int] | None = None
+        if self._lineages:
+            assert parents is not None
+            lineages = child_lineages(parents, self._salt, indices)
+        now_ns = self._clock()
+        self._half.tick(now_ns)
+        try:
+            choices = self._half.choose_many(values)
+        except Exception as error:
+            return self._send_routable(emission, split, offset, values, parents, indices, error)
+        ids = self._dispose(emission, split, offset, values, lineages, choices)
+        self._counters.feedback_ns += self._clock() - now_ns
+        return ids
+
+    def _dispose(
+        self,
+        emission: int,
+        split: int,
+        offset: int,
+        values: list[Any],
+        lineages: list[int] | None,
+        choices: Sequence[int],
+    ) -> int:
+        """Put each tuple where it was chosen to go: what goes to one task together, what is held by itself."""
+        attached = self._take_attached()
+        if len(choices) == 1 and choices[0] >= 0:
+            ack = self._new_id(64)
+            said = [attached[0]] if attached else None
+            self._ways[choices[0]].bundles.append((emission, split, offset, ack, lineages, values, self._origin, said))
+            self._post()
+            return ack
+        return self._deal_out(emission, split, offset, values, lineages, choices, attached)
+
+    def _deal_out(
+        self,
+        emission: int,
+        split: int,
+        offset: int,
+        values: list[Any],
+        lineages: list[int] | None,
+        choices: Sequence[int],
+        attached: dict[int, Message],
+    ) -> int:
+        dealt: dict[int, list[int]] = {}
+        acks = 0
+        for position, choice in enumerate(choices):
+            if choice == HELD:
+                ack = self._new_id(64)
+                acks ^= ack
+                named = None if lineages is None else [lineages[position]]
+                self.line.append((emission, split, offset, ack, named, [values[position]]))
+            elif choice == ALL:
+                for task in range(len(self.lanes)):
+                    dealt.setdefault(task, []).append(~position)
+            else:
+                dealt.setdefault(choice, []).append(position)
+        for task, places in dealt.items():
+            ack = self._new_id(64)
+            acks ^= ack
+            some = [values[max(place, ~place)] for place in places]
+            named = None if lineages is None else [_lineage(lineages, place, task) for place in places]
+            said = [attached.get(max(place, ~place)) for place in places] if attached else None
+            self._ways[task].bundles.append((emission, split, offset, ack, named, some, self._origin, said))
+        self._post()
+        return acks
+
+    def _release(self, bundle: Bundle, choice: int, message: Message | None) -> None:
+        assert choice != ALL, "a tuple in line has one ack id, so it can go to one task only"
+        said = None if message is None else [message]
+        self._ways[choice].bundles.append((*bundle, self._origin, said))
+
+    # -- talking
+
+    def hear(self, task: int, version: int, message: Message) -> None:
+        """A task of this edge has said something, under some membership."""
+        if version != self.version:
+            if version > self.version:
+                self._early.append((version, task, message))
+            return
+        now_ns = self._clock()
+        released = self._half.hear(task, message, now_ns)
+        assert len(released) <= len(self.line), f"more released than held: {len(released)} of {len(self.line)}"
+        attached = self._take_attached()
+        for position, choice in enumerate(released):
+            self._release(self.line.popleft(), choice, attached.get(position))
+        self._post()
+        self._counters.feedback_ns += self._clock() - now_ns
+
+    def _take_attached(self) -> dict[int, Message]:
+        found = self._half.attached
+        if not found:
+            return {}
+        attached = dict(found)
+        found.clear()
+        self._counters.feedback_messages += len(attached)
+        return attached
+
+    def _post(self) -> None:
+        outbox = self._half.outbox
+        if outbox:
+            for task, message in outbox:
+                self._ways[task].bundles.append((self.edge.index, self._sender, self.version, message))
+            self._counters.feedback_messages += len(outbox)
+            outbox.clear()
+
+
+def _lineage(lineages: list[int], place: int, task: int) -> int:
+    """Of a copy for one task if the place is inverted, which says that all tasks get one."""
+    return lineages[place] if place >= 0 else broadcast_lineages([lineages[~place]], task)[0]
