@@ -127,8 +127,9 @@ def test_content_is_the_stream_of_the_study() -> None:
     assert all(len(found) == 1 for found in costs.values())
 
 
-def test_the_follower_graph_has_the_papers_size() -> None:
-    graph = followers.follower_graph(1)
+@pytest.mark.parametrize("seed", [1, 3])
+def test_the_follower_graph_has_the_papers_size(seed: int) -> None:
+    graph = followers.follower_graph(seed)
     degrees = [len(user) for user in graph]
     assert (len(graph), sum(degrees), max(degrees)) == (9_960, 183_005, 734)
     assert all(len(set(user)) == len(user) and max(user, default=0) < 9_960 for user in graph)

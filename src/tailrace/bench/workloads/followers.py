@@ -28,22 +28,21 @@ def follower_graph(seed: int) -> Graph:
 
 
 def _degrees(rng: Random) -> list[int]:
-    """As many as the edges in all, the largest exactly the most that there may be."""
+    """As many as the edges in all, the largest being the most that there may be."""
     drawn = sorted(rng.lognormvariate(0, SIGMA) for _ in range(USERS))
     low, high = 0.0, float(EDGES)
     for _ in range(60):  # bisect for the scale that gives the right sum
         scale = (low + high) / 2
         low, high = (scale, high) if sum(_scaled(drawn, scale)) < EDGES else (low, scale)
     degrees = _scaled(drawn, low)
-    degrees[-1] = MOST
-    for index in range(EDGES - sum(degrees)):
-        degrees[index % (USERS - 1)] += 1
+    for index in range(EDGES - sum(degrees)):  # what rounding has left over
+        degrees[index] += 1
     rng.shuffle(degrees)
     return degrees
 
 
 def _scaled(drawn: Sequence[float], scale: float) -> list[int]:
-    return [min(MOST, int(scale * value)) for value in drawn]
+    return [*(min(MOST, int(scale * value)) for value in drawn[:-1]), MOST]
 
 
 @cache
