@@ -49,7 +49,6 @@ class ReceivingHalves:
         self._halves: dict[int, Receiver] = {}  # by edge index
         self._done: list[tuple[Origin | None, Any, Message | None, int]] = []
         self._queued = 0  # tuples that came and have not been run
-        self._looked_ns = 0
         self._early: list[tuple[int, Callable[[Any, int], None], Any]] = []  # under memberships yet to come
         self._bind_halves()
 
@@ -93,17 +92,15 @@ class ReceivingHalves:
     def look_up(self) -> None:
         """Tell the halves what has arrived, then what has been run."""
         now_ns = self._clock()
-        came_ns = self._looked_ns if self._done else now_ns  # during a call, nobody knows when
         arrivals = self.arrivals
         while arrivals:
-            self._arrived(arrivals.popleft(), came_ns)
+            self._arrived(arrivals.popleft(), now_ns)
         for done in self._done:
             self._queued -= 1
             if done[0] is not None:
                 self._tell(done[0][2], self._executed, (*done, self._queued), now_ns)
         self._done.clear()
-        self._looked_ns = self._clock()
-        self._counters.feedback_ns += self._looked_ns - now_ns
+        self._counters.feedback_ns += self._clock() - now_ns
 
     def _arrived(self, item: Any, now_ns: int) -> None:
         if len(item) == NOTE:

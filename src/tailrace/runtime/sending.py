@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from tailrace.clock import system_clock
 from tailrace.core.acks import AckFold
 from tailrace.core.messages import Member
-from tailrace.core.router import NOTE, Bundle, FeedbackLane, Lane, Note, Origin
+from tailrace.core.router import NOTE, Bundle, FeedbackLane, Lane, Origin
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError
@@ -95,9 +95,8 @@ class Sender:
         for owner, fold in self._task.acks.items():
             if fold:
                 self._flush_acks(owner, fold)
-        receiving = self._task.receiving
-        if receiving is not None and receiving.notes:
-            self._flush_notes(receiving.notes)
+        if self._task.receiving is not None:
+            self.flush_notes()
         return held_back or (bool(self._task.lines) and self._task.line_full)
 
     @property
@@ -214,8 +213,10 @@ class Sender:
 
     # -- feedback
 
-    def _flush_notes(self, waiting: dict[int, list[Note]]) -> None:
+    def flush_notes(self) -> None:
         """Feedback to senders. What cannot leave yet stays; what nobody is there for is of no use later either."""
+        assert self._task.receiving is not None
+        waiting = self._task.receiving.notes
         for target in tuple(waiting):
             near = self._near.host_of(target)
             if near is not None:

@@ -224,6 +224,7 @@ class TaskHost:
                 return
         if task.receiving is not None and task.receiving.pending:
             task.receiving.look_up()
+            self._sender.flush_notes()  # now: the next call may be long
         ready_ns = task.ready_ns if isinstance(task, SourceTask) else None
         if task.runnable or (ready_ns is not None and ready_ns <= now_ns):
             running.label = self._label
