@@ -82,10 +82,12 @@ def ratios(samples: Samples, above: str, below: str) -> list[float]:
 
 
 def in_words(figures: Figures) -> str:
-    live = {key: value for key, value in figures.items() if SIMULATED not in key}
-    return f"{_listed(live)}; simulated {_listed({key: figures[key] for key in figures if key not in live})}"
+    simulated = {key: value for key, value in figures.items() if SIMULATED in key}
+    live = {key: value for key, value in figures.items() if key not in simulated}
+    parts = ([_listed(live)] if live else []) + ([f"simulated {_listed(simulated)}"] if simulated else [])
+    return "; ".join(parts)
 
 
 def _listed(figures: Figures) -> str:
     named = [f"{STEMS[stem]} {value:,.1f}" for key, value in figures.items() for stem in STEMS if key.endswith(stem)]
-    return ", ".join(named[: len(STEMS)]) + " ms"
+    return ", ".join(named) + " ms"

@@ -18,7 +18,7 @@ from tailrace.bench.workloads import Draw, Workload, content, micro, run_workloa
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
 from tailrace.policy import Grouping, full_knowledge, least_work, osg, power_of_two, pull, shuffle
 from tailrace.policy.keys import Key
-from tailrace.sim import Report, simulate
+from tailrace.sim import simulate
 from tailrace.sim.policies import itself
 
 WORKERS = 2
@@ -65,24 +65,23 @@ class Study:
 
     def contests(self, sizes: TailSizes) -> list[Contest]:
         draw = replace(self.draw, tuples=sizes.tuples, unit_ns=int(sizes.unit_ms * MILLISECOND_NS))
-        return [Contest(f"{self.name}, {policy}", self._turns(policy, draw)) for policy in self.groupings]
-
-    def _turns(self, policy: str, draw: Draw) -> Callable[[], Figures]:
-        seeds = count(draw.seed)
-        return lambda: self.measure(policy, replace(draw, seed=next(seeds)))
+        live = [
+            Contest(f"{self.name}, {policy}", _turns(partial(self.measure, policy), draw)) for policy in self.groupings
+        ]
+        ideal = partial(self._simulate, ORACLE, full_knowledge())
+        return [*live, Contest(f"{self.name}, {ORACLE}", _turns(lambda draw: ideal(self.make(draw)), draw))]
 
     def measure(self, policy: str, draw: Draw) -> Figures:
-        """Figures of one live run, of its simulation, and with the baseline those of exact knowledge."""
+        """Figures of one live run and of its simulation."""
         workload = self.make(draw)
         outcome = run_workload(workload, self.groupings[policy](workload.key), workers=WORKERS)
-        figures = latency_figures(f"{self.name}_{policy}", outcome.latencies_ns)
-        simulated = {policy: self.groupings[policy](itself)}
-        if policy == BASELINE:
-            simulated[ORACLE] = full_knowledge()
-        for name, grouping in simulated.items():
-            report = simulate(workload.model(LINK_NS), grouping, seed=draw.seed)
-            figures |= latency_figures(f"{self.name}{SIMULATED}{name}", _in_order(report))
-        return figures
+        live = latency_figures(f"{self.name}_{policy}", outcome.latencies_ns)
+        return live | self._simulate(policy, self.groupings[policy](itself), workload)
+
+    def _simulate(self, policy: str, grouping: Grouping, workload: Workload) -> Figures:
+        report = simulate(workload.model(LINK_NS), grouping, seed=workload.draw.seed)
+        latencies_ns = [done - due for done, due in zip(report.done_ns, report.due_ns, strict=True)]
+        return latency_figures(f"{self.name}{SIMULATED}{policy}", latencies_ns)
 
     def conclude(self, samples: Samples) -> Samples:
         """Ratios to shuffle, live and simulated; live to simulated; and what share of the ideal a live run reaches."""
@@ -103,8 +102,10 @@ class Study:
         return Row(self.name, self.contests, conclude, table)
 
 
-def _in_order(report: Report) -> list[int]:
-    return [done - due for done, due in zip(report.done_ns, report.due_ns, strict=True)]
+def _turns(measure: Callable[[Draw], Figures], draw: Draw) -> Callable[[], Figures]:
+    """Each turn with the next seed."""
+    seeds = count(draw.seed)
+    return lambda: measure(replace(draw, seed=next(seeds)))
 
 
 BY_CONTENT = Study("grouping", content, Draw(load=0.95), GROUPINGS, "")
