@@ -48,7 +48,6 @@ BALANCERS: Groupings = {name: GROUPINGS[name] for name in (BASELINE, "least_work
 SLOWNESS = (4.0, 1.0, 1.0, 1.0, 1.0)
 BALANCE_LOAD = 0.25  # of all tasks together: under shuffle the slow one is busy for 85% of the time
 
-
 HEADLINES = {"latency_balanced": "balance_p99_cut", "least_work": "balance_fast_p99_cut"}
 """Du's balancing moves a hundredth of the traffic every five seconds; by work that is left it takes a few tuples."""
 

@@ -1,5 +1,4 @@
-"""The rows of ``bench tail``, in the order in which they are measured. A row is there once the runtime has what it asks
-about."""
+"""The rows of ``bench tail``, in their order. A row is there once the runtime has what it asks about."""
 
 from __future__ import annotations
 
