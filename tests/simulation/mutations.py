@@ -17,13 +17,15 @@ from typing import Any
 from unittest.mock import patch
 
 from tailrace.connector import CommittingWriter, Entry
-from tailrace.core import assembly, plan, router, stage
+from tailrace.core import assembly, plan, router, sendinghalf, stage
 from tailrace.core.coordinator import Coordinator, Phase, WorkerState
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.membership import ACCEPT, REFUSE, LinkSequence, Membership
 from tailrace.core.messages import Command, Drain, FromWorker, Persist, Prefixes, Recover, Send, ToWorker
 from tailrace.core.plan import OperatorPlan, SplitPlan
+from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import LaneOut
+from tailrace.core.sendinghalf import FeedbackOut
 from tailrace.core.sinklog import DUPLICATE_DURABLE, DUPLICATE_PENDING, WRITE, SinkLog
 from tailrace.core.sourcetask import SourceTask
 from tailrace.sim import shapes
@@ -314,7 +316,7 @@ def _child_lineages(change: Callable[[Any, int, Any], tuple[Any, int, Any]]) -> 
         return original(*change(parents, salt, indices))
 
     return together(
-        patch.object(router, "child_lineages", child_lineages), patch.object(stage, "child_lineages", child_lineages)
+        *(patch.object(module, "child_lineages", child_lineages) for module in (router, stage, sendinghalf))
     )
 
 
@@ -351,6 +353,78 @@ def split_keys_shared() -> Patch:
 
 def split_salts_shared() -> Patch:
     return _other_splits(lambda split: replace(split, salt=1))
+
+
+# -- load-aware groupings
+
+
+def line_not_offered_again() -> Patch:
+    """Tuples in line stay there, and the new half knows nothing of them."""
+    return patch.object(FeedbackOut, "_offer_line", lambda self: None)
+
+
+def sending_halves_kept() -> Patch:
+    def bind(self: FeedbackOut, version: int) -> None:
+        self.version, self._origin = version, (self.edge.index, self._sender, version)
+
+    return patch.object(FeedbackOut, "bind", bind)
+
+
+def receiving_halves_kept() -> Patch:
+    return patch.object(ReceivingHalves, "bind", lambda self, version: setattr(self, "version", version))
+
+
+def old_messages_heard() -> Patch:
+    """A sending half takes what was said to the one before it."""
+    original = FeedbackOut.hear
+
+    def hear(self: FeedbackOut, task: int, version: int, message: Any) -> None:
+        original(self, task, max(version, self.version), message)
+
+    return patch.object(FeedbackOut, "hear", hear)
+
+
+def old_tuples_told() -> Patch:
+    """A receiving half is told of tuples that were sent by halves long gone."""
+    original = ReceivingHalves._tell
+
+    def tell(self: ReceivingHalves, version: int, *event: Any) -> None:
+        original(self, max(version, self.version), *event)
+
+    return patch.object(ReceivingHalves, "_tell", tell)
+
+
+def new_messages_dropped() -> Patch:
+    def forgetful(original: Callable[..., None]) -> Callable[..., None]:
+        def bind(self: Any, version: int) -> None:
+            self._early = []
+            original(self, version)
+
+        return bind
+
+    return together(*(patch.object(side, "bind", forgetful(side.bind)) for side in (FeedbackOut, ReceivingHalves)))
+
+
+def losses_renew_nothing() -> Patch:
+    return patch.object(Coordinator, "_schedule_renewal", lambda self, at_ns: None)
+
+
+def held_tuples_not_registered() -> Patch:
+    """The ledger hears of a tuple in line only when it leaves."""
+    original = FeedbackOut._deal_out
+
+    def deal_out(self: FeedbackOut, *args: Any) -> int:
+        held = len(self.line)
+        ids = original(self, *args)
+        for bundle in list(self.line)[held:]:
+            ids ^= bundle[3]
+        return ids
+
+    return patch.object(FeedbackOut, "_deal_out", deal_out)
+
+
+def line_unbounded() -> Patch:
+    return patch.object(FeedbackOut, "full", property(lambda self: False))
 
 
 # -- the table
@@ -433,6 +507,20 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a lineage names the target of a broadcast", lineage_without_target, AHEAD),
     Mutation("split keys are unique across sources", split_keys_shared, DOUBLED, seeds=600),
     Mutation("lineages begin with the split", split_salts_shared, AHEAD),
+    Mutation("tuples in line are offered to the new half", line_not_offered_again, f"{STUCK}|passed over|was in vain"),
+    Mutation("sending halves begin anew", sending_halves_kept, f"{STUCK}|passed over|was in vain"),
+    Mutation("receiving halves begin anew", receiving_halves_kept, f"{STUCK}|passed over|was in vain"),
+    Mutation("messages to an older half are not heard", old_messages_heard, "pop from an empty deque"),
+    Mutation("tuples of an older half are not told", old_tuples_told, "pop from an empty deque"),
+    Mutation(
+        "messages to a newer half wait for it",
+        new_messages_dropped,
+        "",
+        redundant="either end of pull may begin to talk, and nobody else waits for an answer: only knowledge is lost",
+    ),
+    Mutation("a loss renews the membership", losses_renew_nothing, STUCK),
+    Mutation("a tuple in line is in its register", held_tuples_not_registered, AHEAD),
+    Mutation("a full line holds its task back", line_unbounded, "line is not bounded"),
 )
 
 

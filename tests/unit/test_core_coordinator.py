@@ -29,6 +29,7 @@ from tailrace.core.messages import (
     Ready,
     Recover,
     Registered,
+    Renew,
     Send,
     SourceReport,
     StartWorker,
@@ -303,6 +304,49 @@ def test_a_link_lost_by_a_death_needs_no_recovery_of_its_own(run: Run) -> None:
     run.say(Ready, 1)
     run.apply(0)
     assert sent(run.apply(1), Recover) == [0, 1] and run.coordinator.recoveries == 1
+
+
+# -- renewal
+
+
+def test_a_lost_link_is_followed_by_a_new_version_of_the_same_members(run: Run) -> None:
+    run.running()
+    before = run.coordinator._version
+    run.say(LinkLost, 0)
+    commands = run.tick(LIMITS.settle_ns)
+    assert sent(commands, Members) == [0, 1]
+    news = message(commands, Members)
+    assert news.version == before + 1 and sorted(news.members) == [0, 1]
+
+
+def test_the_next_version_waits_until_all_act_on_this_one(run: Run) -> None:
+    run.running()
+    run.say(Renew, 0)
+    run.say(Renew, 1)
+    assert run.tick(1) == []
+    run.apply(0)
+    run.apply(1)
+    assert sent(run.tick(1), Members) == [0, 1]
+    run.apply(0)
+    run.apply(1)
+    assert run.tick(1) == []
+
+
+def test_what_the_backstop_found_renews_at_once_and_recovers_nothing(run: Run) -> None:
+    run.running()
+    commands = run.say(Renew, 1)
+    assert sent(commands, Members) == [0, 1] and not sent(commands, Recover)
+
+
+def test_links_that_keep_breaking_do_not_keep_a_recovery_away(run: Run) -> None:
+    run.running()
+    for _ in range(4):
+        run.say(LinkLost, 0)
+        run.tick(LIMITS.settle_ns)
+        run.say(LinkLost, 1)
+        run.apply(0)
+        run.apply(1)
+    assert run.coordinator.recoveries >= 3
 
 
 # -- prefixes

@@ -48,6 +48,7 @@ def test_identity_time_and_json() -> None:
             "restarts": 0,
             "cpuSeconds": 1.5,
             "state": "running",
+            "feedback": {"messages": 0, "bytes": 0, "ms": 0.0, "share": 0.0},
         }
     ]
 
@@ -71,9 +72,25 @@ def test_a_task_beyond_the_declared_ones_appears_too() -> None:
     assert out["received"] == 7
 
 
+def test_feedback_is_counted_by_worker_and_its_share_by_interval() -> None:
+    progress = builder()
+    ms = MILLISECOND_NS
+    here = [
+        task("count", number, on=0, feedback_messages=5, feedback_bytes=70, feedback_ns=10 * ms) for number in (0, 1)
+    ]
+    there = task("out", 0, on=1, feedback_messages=1, feedback_bytes=2, feedback_ns=3 * ms)
+    progress.update(0, 1, [one.snapshot() for one in here])
+    progress.update(1, 1, [there.snapshot()])
+    first = build(progress, 2, workers=[worker(0), worker(1)])
+    assert first["workers"][0]["feedback"] == {"messages": 10, "bytes": 140, "ms": 20.0, "share": 0.01}
+    assert first["workers"][1]["feedback"] == {"messages": 1, "bytes": 2, "ms": 3.0, "share": 0.0015}
+    assert build(progress, 3)["workers"][0]["feedback"] == {"messages": 10, "bytes": 140, "ms": 20.0, "share": 0.0}
+
+
 def test_task_entry_has_all_its_numbers() -> None:
     progress = builder()
     count = task("count", 1, on=2, received=10, emitted=9, queued=4, skipped=3, dead_letters=2, duplicates=1)
+    count.held = 6
     count.busy_ns, count.cpu_ns, count.blocked_ns = SECOND_NS, 700 * MILLISECOND_NS, 250 * MILLISECOND_NS
     count.execution.record_many([1 * MILLISECOND_NS, 3 * MILLISECOND_NS])
     progress.update(2, 1, [count.snapshot()])
@@ -88,6 +105,7 @@ def test_task_entry_has_all_its_numbers() -> None:
         "received": 10,
         "emitted": 9,
         "queued": 4,
+        "held": 6,
         "busyRatio": 0.5,
         "skipped": 3,
         "deadLetters": 2,

@@ -13,8 +13,11 @@ from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.messages import Member, Position
 from tailrace.core.plan import make_plan
+from tailrace.core.sendinghalf import MAX_LINE
 from tailrace.core.task import PlainTask
 from tailrace.errors import TaskError
+from tailrace.policy import power_of_two, pull
+from tailrace.policy.pull import Credit
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.runner import Runner
@@ -31,6 +34,8 @@ class Elsewhere:
     def __init__(self) -> None:
         self.near_end, self.far_end = socket.socketpair()
         self.far_end.setblocking(False)
+        self.renewed = False
+        self.there = True
 
     def host_of(self, task: int) -> None:
         return None
@@ -38,8 +43,8 @@ class Elsewhere:
     def home_of(self, task: int) -> int:
         return 1
 
-    def member(self, worker: int) -> Member:
-        return Member(1, ("nowhere", 0))
+    def member(self, worker: int) -> Member | None:
+        return Member(1, ("nowhere", 0)) if self.there else None
 
     def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
         done(Channel(self.near_end) if link.kind == "bundles" else None)
@@ -47,13 +52,20 @@ class Elsewhere:
     def lost_link(self) -> None:
         raise AssertionError("no link should break")
 
+    def renew(self) -> None:
+        self.renewed = True
+
 
 class Desk:
-    """A map task whose results go to a sink elsewhere."""
+    """A map task whose results go to a sink elsewhere, of two tasks if they are chosen by load."""
 
-    def __init__(self, on_error: str = "fail") -> None:
+    def __init__(self, on_error: str = "fail", grouping: Any = None) -> None:
         topology = Topology("t")
-        topology.source("s", SimSource("s", 1)).map("m", lambda value: value, on_error=on_error).sink("out", SimSink())
+        stream = topology.source("s", SimSource("s", 1)).map("m", lambda value: value, on_error=on_error)
+        if grouping is None:
+            stream.sink("out", SimSink())
+        else:
+            stream.sink("out", SimSink(committing=False), tasks=2, grouping=grouping)
         plan = make_plan(topology, 2)
         around = Surroundings(plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
         bodies = Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)})
@@ -115,3 +127,47 @@ def test_small_tuples_are_held_back_by_number() -> None:
         desk.sender.flush()
         desk.arrived()
     assert desk.sender.limit == LANE_BUNDLES
+
+
+# -- load-aware edges
+
+
+def test_feedback_is_weighed() -> None:
+    desk = Desk(grouping=pull())
+    line = next(iter(desk.task.lines.values()))
+    for task in (0, 1):
+        line.hear(task, 0, Credit(True, False))
+    desk.emit("tuple")
+    desk.sender.flush()
+    counters = desk.task.counters[0]
+    assert desk.arrived() == ["tuple"]
+    assert counters.feedback_messages == 1 and 10 < counters.feedback_bytes < 200
+
+
+def test_notes_for_nobody_are_dropped_and_tuples_wait() -> None:
+    desk = Desk(grouping=pull())
+    desk.world.there = False
+    line = next(iter(desk.task.lines.values()))
+    line.hear(0, 0, Credit(True, False))
+    desk.emit("sent", "held")
+    assert [len(lane.bundles) for lane in desk.task.lanes] == [2, 1]
+    desk.sender.flush()
+    assert [[bundle[5] for bundle in lane.bundles] for lane in desk.task.lanes] == [[["sent"]], []]
+
+
+def test_a_tuple_that_never_leaves_renews_what_was_told_of_it() -> None:
+    desk = Desk(on_error="skip", grouping=power_of_two())
+    desk.emit(1, (x for x in []), 3)
+    for lane in desk.task.lanes[1:]:
+        desk.task.lanes[0].bundles += lane.take()
+    desk.sender.flush()
+    assert sorted(desk.arrived()) == [1, 3] and desk.world.renewed
+
+
+def test_a_full_line_holds_its_task_back() -> None:
+    desk = Desk(grouping=pull())
+    desk.world.there = False
+    desk.emit(*range(MAX_LINE - 1))
+    assert not desk.sender.flush()
+    desk.emit("one more")
+    assert desk.sender.flush()

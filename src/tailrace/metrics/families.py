@@ -129,6 +129,15 @@ def _latency_histogram(name: str, meaning: str, key: str) -> Metric:
     return Family(PREFIX + name, HISTOGRAM, meaning, RUN.labels), read
 
 
+def _feedback(name: str, meaning: str, key: str, value: Callable[[Any], float] = _itself) -> Metric:
+    def read(progress: Progress) -> Iterator[Sample]:
+        for labels, part in WORKER.parts(progress):
+            if "feedback" in part:
+                yield Sample(labels, value(part["feedback"][key]))
+
+    return Family(PREFIX + name, COUNTER, meaning, WORKER.labels), read
+
+
 def _run_info(name: str, meaning: str) -> Metric:
     def read(progress: Progress) -> Iterator[Sample]:
         for labels, run in RUN.parts(progress):
@@ -159,6 +168,7 @@ _METRICS: tuple[Metric, ...] = (
     _number(TASK, "dead_letters_total", COUNTER, "Tuples sent to the dead letters.", "deadLetters"),
     _number(TASK, "duplicates_total", COUNTER, "Rows that a sink dropped because it had them.", "duplicates"),
     _number(TASK, "queued_tuples", GAUGE, "Tuples that wait to be executed.", "queued"),
+    _number(TASK, "held_tuples", GAUGE, "Tuples that wait here for some task to have room.", "held"),
     _number(TASK, "busy_seconds_total", COUNTER, "Time spent inside the operator's function.", "executionMs", _sum_s),
     _number(TASK, "blocked_seconds_total", COUNTER, "Time held back by a full receiver.", "blockedMs", _seconds),
     _number(TASK, "cpu_seconds_total", COUNTER, "Processor time of the task.", "cpuMs", _seconds),
@@ -166,6 +176,9 @@ _METRICS: tuple[Metric, ...] = (
     _number(WORKER, "worker_up", GAUGE, "1 while the worker runs, 0 while it does not.", "state", _is_running),
     _number(WORKER, "worker_restarts_total", COUNTER, "Times the worker was started again.", "restarts"),
     _number(WORKER, "worker_cpu_seconds_total", COUNTER, "Processor time of the worker's process.", "cpuSeconds"),
+    _feedback("worker_feedback_messages_total", "Messages that its load-aware groupings sent.", "messages"),
+    _feedback("worker_feedback_bytes_total", "What they took on links, about.", "bytes"),
+    _feedback("worker_feedback_seconds_total", "Time spent on load-aware groupings.", "ms", _seconds),
 )
 
 FAMILIES = tuple(family for family, _ in _METRICS)

@@ -69,6 +69,10 @@ class _Group:
         capacity_ns = self.interval_ns * len(self.now)
         return round(self.delta("busy_ns") / capacity_ns, 4) if capacity_ns > 0 else 0.0
 
+    def share(self, name: str) -> float:
+        """Of one core's time."""
+        return round(self.delta(name) / self.interval_ns, 5) if self.interval_ns > 0 else 0.0
+
     def histogram(self, name: str) -> Histogram:
         return _merge(self.now, name)
 
@@ -142,11 +146,23 @@ class ProgressBuilder:
             },
             "sources": [{"name": name, **_flow(groups[name])} for name in sources],
             "operators": [self._operator(name, role, groups[name], now_ns) for name, role, _ in self._operators],
-            "workers": [worker.to_json() for worker in workers],
+            "workers": [{**worker.to_json(), "feedback": self._feedback(worker.worker, now_ns)} for worker in workers],
         }
         self._last_ns = now_ns
         self._last = {snapshot.key: snapshot for snapshot in everything.now}
         return progress
+
+    def _feedback(self, worker: int, now_ns: int) -> Progress:
+        """What load-aware groupings have cost the tasks that are on this worker now."""
+        tasks = map(self._totals.task, self._totals.keys())
+        keys = [task.key for task in tasks if task.worker == worker]
+        group = self._group(keys, now_ns)
+        return {
+            "messages": group.total("feedback_messages"),
+            "bytes": group.total("feedback_bytes"),
+            "ms": _ms(group.total("feedback_ns")),
+            "share": group.share("feedback_ns"),
+        }
 
     def _tasks_by_operator(self) -> dict[str, list[TaskKey]]:
         """Declared tasks, even if they never reported, and any beyond them that did."""
@@ -184,6 +200,7 @@ class ProgressBuilder:
             "received": now.received,
             "emitted": now.emitted,
             "queued": now.queued,
+            "held": now.held,
             "busyRatio": self._group([now.key], now_ns).busy_ratio(),
             "executionMs": distribution_ms(Histogram.from_snapshot(now.execution)),
             "skipped": now.skipped,

@@ -26,6 +26,9 @@ MAX_EVENTS = 60_000
 REEMIT_NS = 150 * MS
 """By then a source that heard of a recovery has emitted again all that was pending: three times what it takes."""
 
+AT_ONCE = 8
+"""Tuples that come of a task's work before it is looked at whether it may go on: four roots, or a bundle's children."""
+
 HEARD_NS = 100 * MS
 """By then a process that can be reached has heard what it was told."""
 
@@ -115,6 +118,9 @@ class Watch:
             self._drains(process, task)
         for sink in task.sinks:
             sink.log.validate()
+        for line in task.lines.values():
+            if len(line.line) > self._scenario.line_limit + AT_ONCE:
+                raise SimulationFailure(f"line is not bounded: {len(line.line)} tuples held at {task.label}")
 
     def _drains(self, process: SimWorker, task: SourceTask) -> None:
         cluster = self._cluster

@@ -1,0 +1,355 @@
+"""Halves at work in tasks: what they are told, in which order, under which membership; what holds a task back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import xor
+from random import Random
+from typing import Any
+
+import pytest
+
+from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.ledger import LedgerLimits
+from tailrace.core.lineage import broadcast_lineages, child_lineages
+from tailrace.core.messages import Members, Position
+from tailrace.core.opentask import AsyncTask, BatchTask
+from tailrace.core.plan import Plan, make_plan
+from tailrace.core.router import MAX_BUNDLE
+from tailrace.core.task import ObservedTask, PlainTask, Task
+from tailrace.policy.feedback import Message
+from tailrace.policy.grouping import ALL, HELD
+from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.testing import ManualClock
+from tailrace.topology import Stream, Topology
+
+WORK, NEXT = 1, 3  # the first tasks of the operators behind the only source task
+
+
+@dataclass
+class Scripted:
+    """Both halves of a grouping that does what it is told and writes down what it is told."""
+
+    choices: list[int] = field(default_factory=list)  # of the tuples to come; then HELD
+    released: list[int] = field(default_factory=list)  # what the next message releases
+    story: list[tuple[Any, ...]] = field(default_factory=list)
+    say: list[tuple[int, Message]] = field(default_factory=list)  # to put into the outbox at the next call
+    name: str = "scripted"
+    keyed: bool = False
+
+    def bind(self, tasks: int, rng: Random) -> _Half:
+        self.story.append(("bind", tasks))
+        return _Half(self)
+
+    def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> _Half:
+        self.story.append(("bind_receiver", task, tasks, senders))
+        return _Half(self)
+
+
+class _Half:
+    def __init__(self, script: Scripted) -> None:
+        self.script = script
+        self.attached: list[tuple[int, Message]] = []
+        self.outbox: list[tuple[int, Message]] = []
+
+    def _note(self, *what: Any) -> None:
+        self.script.story.append(what)
+        self.outbox += self.script.say
+        self.script.say.clear()
+
+    def tick(self, now_ns: int) -> None:
+        pass
+
+    def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
+        if "no key" in values:
+            raise KeyError("no key")
+        self._note("choose", list(values))
+        choices = [self.script.choices.pop(0) if self.script.choices else HELD for _ in values]
+        self.attached = [(place, ("with", values[place])) for place, choice in enumerate(choices) if choice != HELD]
+        return choices
+
+    def hear(self, peer: int, message: Message, now_ns: int) -> Sequence[int]:
+        self._note("hear", peer, message)
+        released, self.script.released = self.script.released, []
+        self.attached = [(place, ("late", place)) for place in range(len(released))]
+        return released
+
+    def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
+        self._note("received", sender, attached)
+
+    def executed(
+        self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
+    ) -> None:
+        self._note("executed", sender, value, attached, duration_ns, queued)
+
+
+class Kit:
+    """One task between a source and two tasks of a scripted operator, itself reached by a scripted edge."""
+
+    def __init__(self, operator: Any = None, function: Any = lambda value: value) -> None:
+        self.before, self.after = Scripted(), Scripted()
+        topology = Topology("t")
+        source = topology.source("s", SimSource("s", 5))
+        declare = operator or (lambda stream, **how: stream.map("work", function, **how))
+        stream: Stream = declare(source, tasks=2, grouping=self.before)
+        stream.map("next", function, tasks=2, grouping=self.after).sink("out", SimSink())
+        self.plan: Plan = make_plan(topology, 1)
+        self.clock = ManualClock(1_000)
+        around = Surroundings(self.plan, 0, 1, LedgerLimits(3, 1_000), self.clock, Random(1), line_limit=2)
+        body = self.plan.operators[1].operator.body
+        self.task: Task = assemble(WORK, Bodies({WORK: body}, {}, {}, {0: Position(0, None)}), around)
+        assert self.task.receiving is not None
+        self.receiving = self.task.receiving
+        (self.line,) = self.task.lines.values()
+        self.forget()
+
+    def forget(self) -> None:
+        self.before.story.clear()
+        self.after.story.clear()
+        self.receiving.notes.clear()
+
+    def members(self, version: int) -> None:
+        self.task.handle(Members(version, {}, {}))
+
+    def bundle(self, *values: Any, version: int = 0, ack: int = 7, said: Any = None) -> None:
+        named = [100 + place for place in range(len(values))]
+        self.task.receive([(50, 0, 9, ack, named, list(values), (0, 0, version), said)])
+
+    def send(self, *values: Any) -> int:
+        return self.line.send(50, 0, 9, list(values), [100 + place for place in range(len(values))], None)
+
+    def lanes(self) -> list[list[Any]]:
+        return [lane.take() for lane in self.task.lanes]
+
+
+@pytest.fixture
+def kit() -> Kit:
+    return Kit()
+
+
+# -- the sending half
+
+
+def test_tuples_for_one_task_are_one_bundle_that_says_where_it_comes_from(kit: Kit) -> None:
+    kit.after.choices = [1, 0, 1]
+    ids = kit.send("a", "b", "c")
+    (zero,), (one,) = kit.lanes()
+    names = child_lineages([100, 101, 102], kit.plan.edges[1].salt, None)
+    assert zero == (50, 0, 9, zero[3], [names[1]], ["b"], (1, 0, 0), [("with", "b")])
+    assert one[4:] == ([names[0], names[2]], ["a", "c"], (1, 0, 0), [("with", "a"), ("with", "c")])
+    assert ids == zero[3] ^ one[3]
+
+
+def test_a_tuple_for_all_is_named_by_its_task(kit: Kit) -> None:
+    kit.after.choices = [ALL, 0]
+    ids = kit.send("a", "b")
+    (zero,), (one,) = kit.lanes()
+    name, other = child_lineages([100, 101], kit.plan.edges[1].salt, None)
+    assert zero[4:6] == ([*broadcast_lineages([name], 0), other], ["a", "b"])
+    assert one[4:6] == (broadcast_lineages([name], 1), ["a"])
+    assert ids == zero[3] ^ one[3]
+
+
+def test_a_held_tuple_has_its_ack_id_before_it_leaves(kit: Kit) -> None:
+    kit.after.choices = [HELD, 0, HELD]
+    ids = kit.send("a", "b", "c")
+    assert [bundle[5] for bundle in kit.line.line] == [["a"], ["c"]]
+    kit.after.released = [1, 0]
+    kit.task.hear([(1, 0, 0, ("go",))])
+    zero, (one,) = kit.lanes()
+    assert [bundle[5] for bundle in zero] == [["b"], ["c"]] and one[5:] == (["a"], (1, 0, 0), [("late", 0)])
+    assert ids == reduce(xor, (bundle[3] for bundle in (*zero, one)))
+    assert len(one[4]) == 1
+
+
+def test_a_long_output_is_chosen_for_piece_by_piece(kit: Kit) -> None:
+    kit.after.choices = [0] * (2 * MAX_BUNDLE)
+    ids = kit.send(*range(MAX_BUNDLE + 3))
+    bundles, _ = kit.lanes()
+    assert [len(bundle[5]) for bundle in bundles] == [MAX_BUNDLE, 3]
+    assert ids == bundles[0][3] ^ bundles[1][3]
+
+
+def test_a_tuple_that_cannot_be_chosen_for_is_its_senders_failure(kit: Kit) -> None:
+    kit.after.choices = [0, 0]
+    with pytest.raises(Exception, match="no key"):
+        kit.send("a", "no key")
+    assert [bundle[5] for bundle in kit.lanes()[0]] == [["a"]]
+
+
+def test_what_travels_alone_stands_between_the_bundles(kit: Kit) -> None:
+    kit.after.choices = [0, 0]
+    kit.send("a")
+    kit.after.say = [(0, ("alone",))]
+    kit.after.choices = [HELD]
+    kit.send("b")
+    kit.after.choices = [0]
+    kit.send("c")
+    items, _ = kit.lanes()
+    assert [item[5] if len(item) > 4 else item for item in items] == [["a"], (1, 0, 0, ("alone",)), ["c"]]
+
+
+def test_a_full_line_holds_the_task_back(kit: Kit) -> None:
+    kit.send("a")
+    assert not kit.task.line_full
+    kit.send("b")
+    assert kit.task.line_full
+    kit.after.released = [0]
+    kit.task.hear([(1, 0, 0, ("go",))])
+    assert not kit.task.line_full
+
+
+def test_a_half_that_releases_what_it_does_not_hold_is_found_out(kit: Kit) -> None:
+    kit.after.released = [0]
+    with pytest.raises(AssertionError, match="more released than held: 1 of 0"):
+        kit.task.hear([(1, 0, 0, ("go",))])
+
+
+def test_a_new_membership_offers_the_line_to_a_new_half(kit: Kit) -> None:
+    ids = kit.send("a", "b")
+    kit.after.choices = [HELD, 1]
+    kit.members(4)
+    assert kit.after.story[-2:] == [("bind", 2), ("choose", ["a", "b"])]
+    _, (one,) = kit.lanes()
+    assert one[5:] == (["b"], (1, 0, 4), [("with", "b")])
+    assert ids == one[3] ^ kit.line.line[0][3]
+
+
+def test_only_messages_of_this_membership_are_heard_and_later_ones_kept(kit: Kit) -> None:
+    kit.members(4)
+    kit.forget()
+    kit.task.hear([(1, 0, 3, ("old",)), (1, 1, 4, ("now",)), (1, 0, 6, ("far",)), (1, 1, 5, ("next",))])
+    assert kit.after.story == [("hear", 1, ("now",))]
+    kit.members(5)
+    assert kit.after.story[-1] == ("hear", 1, ("next",))
+    kit.members(6)
+    assert kit.after.story[-1] == ("hear", 0, ("far",))
+
+
+# -- the receiving half
+
+
+def test_a_task_reports_arrivals_then_executions_and_what_each_tuple_took(kit: Kit) -> None:
+    def work(value: int) -> int:
+        kit.clock.advance(value)
+        return value
+
+    kit.task.stage._function = work  # type: ignore[attr-defined]
+    kit.bundle(30, 10, said=[("sync",), None])
+    kit.receiving.look_up()
+    assert kit.before.story == [("received", 0, ("sync",)), ("received", 0, None)]
+    kit.task.run(0)
+    kit.bundle(5)
+    kit.forget()
+    kit.receiving.look_up()
+    assert kit.before.story == [
+        ("received", 0, None),
+        ("executed", 0, 30, ("sync",), 30, 2),
+        ("executed", 0, 10, None, 10, 1),
+    ]
+
+
+def test_time_beside_the_calls_is_shared_out(kit: Kit) -> None:
+    kit.receiving.executed_all((0, 0, 0, 0, None, ["a", "b"], (0, 0, 0), None), [30, 10], 60)
+    kit.receiving.look_up()
+    assert [event[4] for event in kit.before.story] == [40, 20]
+
+
+def test_answers_go_to_the_sender_by_its_task_number(kit: Kit) -> None:
+    kit.members(2)
+    kit.forget()
+    kit.before.say = [(0, ("credit",))]
+    kit.task.receive([(0, 0, 2, ("news",))])
+    assert kit.receiving.pending and not kit.task.runnable
+    kit.receiving.look_up()
+    assert kit.before.story == [("hear", 0, ("news",))]
+    assert kit.receiving.notes == {0: [(0, 0, 2, ("credit",))]}
+    assert kit.task.counters[0].feedback_messages == 1
+
+
+def test_a_new_membership_forgets_what_was_said_and_what_is_queued(kit: Kit) -> None:
+    kit.before.say = [(0, ("credit",))]
+    kit.bundle("a")
+    kit.receiving.look_up()
+    kit.members(1)
+    assert kit.receiving.notes == {} and kit.before.story[-1] == ("bind_receiver", 0, 2, 1)
+    kit.forget()
+    kit.task.run(0)
+    kit.receiving.look_up()
+    assert kit.before.story == [], "the new half knows nothing of a tuple that was sent to the old one"
+
+
+def test_tuples_of_a_membership_to_come_are_run_at_once_and_told_later(kit: Kit) -> None:
+    kit.bundle("early", version=1)
+    kit.receiving.look_up()
+    kit.task.run(0)
+    kit.receiving.look_up()
+    assert kit.before.story == [] and kit.task.acks[0].both
+    kit.members(1)
+    assert [event[:3] for event in kit.before.story[-2:]] == [("received", 0, None), ("executed", 0, "early")]
+
+
+def test_tuples_of_a_plain_edge_count_as_queued_and_are_told_to_nobody(kit: Kit) -> None:
+    kit.bundle("a")
+    kit.task.receive([(50, 0, 9, 8, [1], ["plain"])])
+    kit.receiving.look_up()
+    kit.task.run(10)
+    kit.receiving.look_up()
+    assert kit.before.story == [("received", 0, None), ("executed", 0, "a", None, 0, 1)]
+    assert len(kit.after.story) == 2, "both were sent on"
+
+
+async def coroutine(value: Any) -> Any:
+    return value
+
+
+def test_coroutines_report_when_they_end() -> None:
+    kit = Kit(lambda stream, **how: stream.map("work", coroutine, **how))
+    assert isinstance(kit.task, AsyncTask)
+    kit.bundle("a", "b", said=[None, ("sync",)])
+    kit.receiving.look_up()
+    kit.forget()
+    first, second = kit.task.next_call(), kit.task.next_call()
+    assert first and second
+    first.started_ns = second.started_ns = kit.clock()
+    kit.clock.advance(6)
+    kit.task.finished(second, "b")
+    kit.clock.advance(3)
+    kit.task.finished(first, "a")
+    kit.receiving.look_up()
+    assert kit.before.story == [("executed", 0, "b", ("sync",), 6, 1), ("executed", 0, "a", None, 9, 0)]
+
+
+def test_batches_report_the_share_of_each_tuple() -> None:
+    def both(values: list[Any]) -> list[Any]:
+        batches.clock.advance(10)
+        return values
+
+    kit = batches = Kit(lambda stream, **how: stream.map_batch("work", both, 2, **how))
+    assert isinstance(kit.task, BatchTask)
+    kit.bundle("a", "b")
+    kit.receiving.look_up()
+    kit.forget()
+    kit.task.run(0)
+    kit.receiving.look_up()
+    assert kit.before.story == [("executed", 0, "a", None, 5, 1), ("executed", 0, "b", None, 5, 0)]
+
+
+# -- where there is nothing to choose
+
+
+def test_one_task_needs_no_reports() -> None:
+    topology = Topology("t")
+    script = Scripted()
+    source = topology.source("s", SimSource("s", 5))
+    source.map("work", lambda value: value, tasks=1, grouping=script).sink("out", SimSink())
+    plan = make_plan(topology, 1)
+    around = Surroundings(plan, 0, 1, LedgerLimits(3, 1_000), ManualClock(1), Random(1))
+    task = assemble(1, Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)}), around)
+    assert type(task) is PlainTask and task.receiving is None and not plan.edges[0].feedback
+
+
+def test_a_task_that_is_told_of_is_of_its_own_kind(kit: Kit) -> None:
+    assert type(kit.task) is ObservedTask
