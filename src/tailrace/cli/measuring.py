@@ -86,3 +86,32 @@ def ipc(json_file: Path | None, repeats: int | None, seconds: float | None, quic
             drawn = draw_figure8(plots, sizes, say)
             for path in drawn:
                 click.echo(f"drawn: {path}")
+
+
+@bench.command()
+@click.option("--only", multiple=True, metavar="NAME", help="A row to measure, such as grouping. May be repeated.")
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures here."
+)
+@click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--tuples", type=click.IntRange(min=100), default=10_000, show_default=True, help="Of each run.")
+@click.option(
+    "--unit", type=click.FloatRange(min=0.01), default=0.25, show_default=True, metavar="MS", help="Of work, in ms."
+)
+def tail(only: tuple[str, ...], json_file: Path | None, repeats: int, tuples: int, unit: float) -> None:
+    """What each technique does to the tail of latencies, live and simulated, beside the plain default.
+
+    \b
+      tailrace bench tail --json figures.json
+      tailrace bench tail --only grouping --unit 0.1
+    """
+    check_folder_of(json_file)
+    from tailrace.bench.tail import TailSizes, chosen_rows, run_tail_benchmark
+    from tailrace.bench.tail_rows import ROWS
+    from tailrace.bench.tail_table import render_table
+
+    with errors_for_people():
+        rows = chosen_rows(ROWS, only)
+        result = run_tail_benchmark(rows, TailSizes(tuples, repeats, unit), lambda line: click.echo(line, err=True))
+    click.echo(f"\n{render_table(rows, result)}")
+    write_figures(json_file, result)

@@ -1,0 +1,8 @@
+"""The rows of ``bench tail``, in their order. A row is there once the runtime has what it asks about."""
+
+from __future__ import annotations
+
+from tailrace.bench.tail import Row
+from tailrace.bench.tail_groupings import BALANCE, GROUPING
+
+ROWS: tuple[Row, ...] = (GROUPING, BALANCE)

@@ -1,0 +1,66 @@
+"""The figures of ``bench tail`` as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tailrace.bench.tail import SIMULATED, STEMS, Result, Row
+from tailrace.bench.turns import aligned, machine_line, range_of
+
+ENOUGH_REPEATS = 3
+
+PEERS_ROW, PEERS_UNIT_MS = "grouping", 0.1
+PEERS = {
+    "Flink 2.3, adaptive": "15 / 45",
+    "Flink 2.3, round robin": "38 / 111",
+    "Bytewax": "125 / 285",
+    "Pathway": "870 / 2,120",
+    "Ray": "3,400 / 5,600",
+    "Spark, micro-batches": "12,700 / 16,600",
+    "bare processes, round robin": "22 / 107",
+    "bare processes, one queue": "9-22 / 29-72",
+}
+"""Mean / p99 in ms for the same costs at units of 0.1 ms, each measured apart, in other runs than these."""
+
+
+def render_table(rows: Sequence[Row], result: Result) -> str:
+    """A block for each row: medians, and the range of the repeats in brackets."""
+    lines = [line for row in rows for line in (*row.table(result), "")]
+    return "\n".join([*lines, *_footnotes(result)])
+
+
+def groupings_table(name: str, prefix: str, policies: Sequence[str], title: str, result: Result) -> list[str]:
+    """Live latencies, how they compare with shuffle's, and the simulator's for the same stream."""
+    names = (f"{title}, ms", *(cell for stem in STEMS.values() for cell in (stem, "")))
+    rows: list[Sequence[str]] = [(*names, "mean / shuffle", "p99 / shuffle", "simulated", "live / simulated")]
+    for policy in policies:
+        keys = [f"{name}_{policy}_{stem}" for stem in STEMS]
+        cells = [cell for key in keys for cell in (f"{result[key]:,.1f}", range_of(result, key, "{:,.1f}"))]
+        against = [f"{result[f'{prefix}{policy}_{figure}']:.2f}" for figure in ("mean_ratio", "p99_ratio")]
+        simulated = f"{result[f'{name}{SIMULATED}{policy}_mean_ms']:,.1f}"
+        rows.append((policy, *cells, *against, simulated, f"{result[f'{prefix}{policy}_agreement']:.2f}"))
+    rows.append(_full_knowledge(name, result))
+    return [*aligned(rows), *(_peers() if name == PEERS_ROW and result["unit_ms"] == PEERS_UNIT_MS else [])]
+
+
+def _full_knowledge(name: str, result: Result) -> Sequence[str]:
+    figures = [f"{result[f'{name}{SIMULATED}full_knowledge_{stem}']:,.1f}" for stem in STEMS]
+    return ("full knowledge, simulated", *(cell for figure in figures for cell in (figure, "")), "", "", figures[0], "")
+
+
+def _peers() -> list[str]:
+    rows = aligned([("measured apart, on other runs, ms", "mean / p99"), *PEERS.items()])
+    return ["", *rows]
+
+
+def _footnotes(result: Result) -> list[str]:
+    few = ["These are few repeats: too few to tell a difference from noise."]
+    return [
+        *(few if result["repeats"] < ENOUGH_REPEATS else []),
+        f"Medians of repeats [least..most]: {result['repeats']} of {result['tuples']:,} tuples, taking turns; each "
+        "repeat is another stream, the same for all.",
+        f"Work is sleep, in units of {result['unit_ms']:g} ms: it costs no processor time, so 2 workers stand for any.",
+        "Latency: from when a tuple was due (open loop) until it has been executed.",
+        "Ratios are medians of those of each repeat. Simulated: the same stream and policy without an engine.",
+        machine_line(result),
+    ]

@@ -1,0 +1,46 @@
+"""Costs that depend on content: OSG's streams (Middleware 2016), and one whose tuples all cost the same.
+
+Each of 4,096 items costs one of 64 amounts, 1 to 64 units, dealt at random; items come by a Zipf law.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tailrace.bench.workloads.workload import Draw, Stage, Workload
+from tailrace.sim import ByContent
+from tailrace.topology import Stream
+
+ITEMS = 4_096
+COSTS = 64
+ALPHA = 1.0
+PLAIN_UNITS = 4
+
+
+def content(draw: Draw) -> Workload:
+    """OSG's default stream."""
+    service = ByContent(ITEMS, ALPHA, COSTS, draw.unit_ns, COSTS * draw.unit_ns)
+    items, works_ns = service.draw(draw.tuples, draw.rng("service"))
+    cost_of = dict(zip(items, works_ns, strict=True))
+    bodies, due_ns = tuple(items), draw.due_by_load_ns(works_ns)
+    return Workload("content", draw, bodies, bodies, tuple(works_ns), due_ns, partial(_one_operator, cost_of))
+
+
+def _one_operator(cost_of: dict[int, int], stream: Stream, stage: Stage) -> None:
+    stage.end(stage.map(stream, "work", cost_of.__getitem__))
+
+
+def micro(draw: Draw) -> Workload:
+    """Du's smallest topology: a source and an operator, every tuple alike."""
+    work_ns = PLAIN_UNITS * draw.unit_ns
+    works_ns = (work_ns,) * draw.tuples
+    keys = (0,) * draw.tuples
+    return Workload("micro", draw, keys, keys, works_ns, draw.due_by_load_ns(works_ns), partial(_constant, work_ns))
+
+
+def _constant(work_ns: int, stream: Stream, stage: Stage) -> None:
+    stage.end(stage.map(stream, "work", partial(constant, work_ns)))
+
+
+def constant(work_ns: int, body: object) -> int:
+    return work_ns

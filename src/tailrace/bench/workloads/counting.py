@@ -1,0 +1,58 @@
+"""Word count on sentences of 1 to 32 words (Hone, TPDS 2021): splitting a sentence costs a unit a word."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+
+from tailrace.bench.words import sentences
+from tailrace.bench.workloads.timetable import Item
+from tailrace.bench.workloads.working import Splitting
+from tailrace.bench.workloads.workload import Draw, Stage, Workload
+from tailrace.policy import fields
+from tailrace.topology import Stream
+
+
+def word_count(draw: Draw) -> Workload:
+    bodies = tuple(sentences(draw.seed, draw.tuples))
+    lengths = tuple(map(words_in, bodies))
+    works_ns = tuple(words * draw.unit_ns for words in lengths)
+    build = partial(_build, draw.unit_ns)
+    return Workload("word-count", draw, bodies, lengths, works_ns, draw.due_by_load_ns(works_ns), build, words_in)
+
+
+def words_in(sentence: str) -> int:
+    return sentence.count(" ") + 1
+
+
+def cost_ns(unit_ns: int, sentence: str) -> int:
+    return words_in(sentence) * unit_ns
+
+
+def word_of(item: Item) -> str:
+    _, _, (_, word) = item
+    return str(word)
+
+
+def place_of(body: tuple[int, tuple[str, int]]) -> int:
+    return body[0]
+
+
+class RunningCount:
+    """Each word with how often this task has seen it."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def process(self, item: Item) -> Item:
+        index, due_ns, (place, word) = item
+        self._counts[word] += 1
+        return index, due_ns, (place, (word, self._counts[word]))
+
+
+def _build(unit_ns: int, stream: Stream, stage: Stage) -> None:
+    setup, tasks = stage.setup, stage.draw.tasks
+    split = partial(Splitting, stage.work(partial(cost_ns, unit_ns), str.split))
+    words = stream.flat_map("split", split, tasks=tasks, grouping=setup.grouping, kind=setup.means.kind)
+    counts = words.map("count", RunningCount, tasks=tasks, grouping=fields(word_of), stateful=True)
+    stage.end(counts, part_of=place_of)

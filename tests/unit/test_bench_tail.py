@@ -1,0 +1,143 @@
+"""What `tailrace bench tail` makes of its measurements, which processes/test_bench_tail_run takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tailrace import OptionError
+from tailrace.bench import tail_groupings
+from tailrace.bench.tail import Row, TailSizes, chosen_rows, latency_figures, run_tail_benchmark
+from tailrace.bench.tail_groupings import BALANCERS, GROUPINGS, LINK_NS
+from tailrace.bench.tail_rows import ROWS
+from tailrace.bench.tail_table import render_table
+from tailrace.bench.turns import Contest
+from tailrace.bench.workloads import Outcome, Workload
+from tailrace.cli import main
+from tailrace.policy import Grouping
+from tailrace.sim import simulate
+
+SIZES = TailSizes(tuples=300, repeats=2)
+SLOWER = 2  # times what the simulator says: what "live" runs take here
+
+asked: list[tuple[str, str, int]] = []
+
+
+def simulated_run(workload: Workload, grouping: Grouping, *, workers: int) -> Outcome:
+    """What a live run would tell if tuples took twice as long as in the simulator, whatever the grouping."""
+    asked.append((workload.name, grouping.name, workload.draw.seed))
+    report = simulate(workload.model(LINK_NS), "shuffle")
+    latencies_ns = [SLOWER * (done - due) for done, due in zip(report.done_ns, report.due_ns, strict=True)]
+    return Outcome(latencies_ns, [], {})
+
+
+@pytest.fixture(autouse=True)
+def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked.clear()
+    monkeypatch.setattr(tail_groupings, "run_workload", simulated_run)
+
+
+def test_the_keys_are_flat_and_complete() -> None:
+    result = run_tail_benchmark(ROWS, SIZES, lambda line: None)
+    keys = [
+        f"grouping_{place}{p}_{q}_ms"
+        for place in ("", "sim_")
+        for p in GROUPINGS
+        for q in ("mean", "p50", "p99", "p999")
+    ]
+    keys += [f"{place}{p}_{q}_ratio" for place in ("", "sim_") for p in GROUPINGS for q in ("mean", "p99")]
+    keys += [f"{policy}_{what}" for policy in GROUPINGS for what in ("vs_full", "agreement")]
+    keys += [f"balance_{place}{p}_p99_ms" for place in ("", "sim_") for p in BALANCERS]
+    keys += [f"balance_{policy}_p99_cut" for policy in BALANCERS] + ["balance_fast_p99_cut"]
+    for key in keys:
+        assert len(result[f"{key}_spread"]) == 2, key
+        assert isinstance(result[key], float), key
+    assert (result["repeats"], result["tuples"], result["unit_ms"]) == (2, 300, 0.25)
+    assert result["rows"] == ["grouping", "balance"]
+    assert {"cores", "python", "platform", "load_before"} <= set(result)
+    json.dumps(result)
+
+
+def test_ratios_compare_runs_of_the_same_stream() -> None:
+    result = run_tail_benchmark(ROWS, SIZES, lambda line: None)
+    assert result["pull_mean_ratio_spread"] == pytest.approx([1.0, 1.0])
+    assert result["balance_pull_p99_cut_spread"] == pytest.approx([0.0, 0.0])
+    assert result["shuffle_agreement"] == pytest.approx(SLOWER)
+    assert result["sim_shuffle_p99_ratio_spread"] == [1.0, 1.0]
+    assert result["sim_pull_mean_ratio"] < 0.9
+    for repeat in range(2):
+        pulled, shuffled = (result[f"grouping_sim_{name}_mean_ms_spread"][repeat] for name in ("pull", "shuffle"))
+        assert result["sim_pull_mean_ratio_spread"][repeat] == pulled / shuffled
+        full, live = (result[f"grouping_{name}_mean_ms_spread"][repeat] for name in ("sim_full_knowledge", "pull"))
+        assert result["pull_vs_full_spread"][repeat] == full / live
+
+
+def test_groupings_take_turns_on_one_stream_and_each_repeat_is_another() -> None:
+    said: list[str] = []
+    run_tail_benchmark(chosen_rows(ROWS, ["balance"]), SIZES, said.append)
+    names = [BALANCERS[policy]("key").name for policy in BALANCERS]
+    assert asked == [("micro", name, seed) for seed in (1, 2) for name in names]
+    assert len(said) == len(asked) + 2  # and full knowledge, which needs no workers
+    assert said[len(names)].split()[2:5] == ["full_knowledge", "simulated", "mean"]
+    assert "balance, shuffle" in said[0] and "simulated mean" in said[0] and said[0].endswith("ms")
+
+
+def test_the_table_has_a_line_for_each_grouping() -> None:
+    result = run_tail_benchmark(ROWS, SIZES, lambda line: None)
+    lines = render_table(ROWS, result).splitlines()
+    begun = [line.split()[0] for line in lines if line]
+    for policy in GROUPINGS:
+        assert begun.count(policy) == 1 + (policy in BALANCERS), policy
+    shuffled = next(line for line in lines if line.startswith("shuffle"))
+    assert f"{result['grouping_shuffle_p999_ms']:,.1f}" in shuffled and shuffled.endswith("2.00")
+    assert sum(line.startswith("full knowledge, simulated") for line in lines) == 2
+    assert not any("Flink" in line for line in lines)
+    assert any("few repeats" in line for line in lines)
+
+
+def test_peers_are_shown_where_units_are_theirs() -> None:
+    rows = chosen_rows(ROWS, ["grouping"])
+    lines = render_table(rows, run_tail_benchmark(rows, TailSizes(300, 1, 0.1), lambda line: None)).splitlines()
+    (place,) = [index for index, line in enumerate(lines) if "measured apart" in line]
+    assert lines[place + 1].split()[:2] == ["Flink", "2.3,"]
+
+
+def test_the_first_twentieth_of_a_stream_is_left_out() -> None:
+    figures = latency_figures("some", [10**12] * 5 + [number * 10**6 for number in range(1, 96)])
+    assert figures == {"some_mean_ms": 48.0, "some_p50_ms": 48.0, "some_p99_ms": 95.0, "some_p999_ms": 95.0}
+
+
+def test_a_row_of_ones_own_needs_no_other() -> None:
+    def contests(sizes: TailSizes) -> list[Contest]:
+        return [Contest("mine", lambda: {"mine_mean_ms": 1.0, "mine_sim_mean_ms": 2.0})]
+
+    row = Row("mine", contests, lambda samples: {"half": [0.5]}, lambda result: [f"half {result['half']}"])
+    result = run_tail_benchmark([row], SIZES, lambda line: None)
+    assert (result["half"], result["mine_mean_ms_spread"]) == (0.5, [1.0, 1.0])
+    assert render_table([row], result).startswith("half 0.5\n")
+
+
+def test_a_row_that_is_not_there_is_told() -> None:
+    with pytest.raises(OptionError, match="no such row: only=replays: did you mean one of grouping, balance"):
+        chosen_rows(ROWS, ["grouping", "replays"])
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(main, ["bench", "tail", *arguments])
+
+
+def test_the_command_writes_json_and_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+    file = tmp_path / "tail.json"
+    done = run("--only", "balance", "--tuples", "200", "--repeats", "1", "--json", str(file))
+    assert done.exit_code == 0, done.output
+    assert json.loads(file.read_text())["rows"] == ["balance"]
+    assert f"written to {file}" in done.output
+    wrong = run("--only", "pigeons")
+    assert wrong.exit_code == 1
+    assert "no such row: only=pigeons" in wrong.output
+    assert run("--tuples", "5").exit_code == 2
+    assert "no such folder" in run("--json", "/no/where/tail.json").output
