@@ -11,6 +11,11 @@ from tailrace.policy.local import Local, local
 from tailrace.policy.oracle import FullKnowledge, full_knowledge
 from tailrace.policy.osg import Osg, osg
 from tailrace.policy.partial_key import PartialKey, partial_key
+from tailrace.policy.placement import Node, Placement, PlacementProblem, PlacementRule
+from tailrace.policy.placement_coarse import CoarseGrained, coarse_grained
+from tailrace.policy.placement_optimal import Optimal, optimal
+from tailrace.policy.placement_problem import placement_problem
+from tailrace.policy.placement_round_robin import RoundRobinPlacement, round_robin_placement
 from tailrace.policy.power_of_two import PowerOfTwo, power_of_two
 from tailrace.policy.pull import Pull, pull
 from tailrace.policy.send import NOTHING, Picker, SendScheduler, Waiting
@@ -26,6 +31,7 @@ __all__ = [
     "NOTHING",
     "Broadcast",
     "Chooser",
+    "CoarseGrained",
     "FeedbackChooser",
     "FeedbackGrouping",
     "Fields",
@@ -37,18 +43,25 @@ __all__ = [
     "LargestWorkFirst",
     "LeastWork",
     "Local",
+    "Node",
+    "Optimal",
     "Osg",
     "PartialKey",
     "Picker",
+    "Placement",
+    "PlacementProblem",
+    "PlacementRule",
     "PowerOfTwo",
     "Pull",
     "Receiver",
     "RoundRobin",
+    "RoundRobinPlacement",
     "SendScheduler",
     "Shuffle",
     "StormLoadAware",
     "Waiting",
     "broadcast",
+    "coarse_grained",
     "fields",
     "fifo",
     "flink_scan",
@@ -58,11 +71,14 @@ __all__ = [
     "lbf_work",
     "least_work",
     "local",
+    "optimal",
     "osg",
     "partial_key",
+    "placement_problem",
     "power_of_two",
     "pull",
     "round_robin",
+    "round_robin_placement",
     "shuffle",
     "stable_hash",
     "storm_load_aware",

@@ -4,7 +4,7 @@ The problem is a value. Tasks have numbers, as in a plan, and names such as ``sp
 of tasks have traffic, in tuples, both directions together; nodes have workers, not all equally many. What may be asked
 for besides: tasks *pinned* to a node, tasks *together* in one worker, operators *spread* over the nodes.
 
-A node's *share* of the load is its share of the workers. Its *limit* is that share with some slack on top, or more where
+A node's *share* of the load is its share of the workers. Its *limit* is that share with some slack on top, or more if
 indivisible tasks and constraints leave no choice: see ``tailrace.policy.placement_limits``. The *cut* of a placement is
 the traffic between nodes. Of placements within the limits, the one with the least cut is the best.
 """
