@@ -20,8 +20,8 @@ KICKS = 100
 KICKED = 3  # blocks
 
 SEARCHED = 6_000
-"""Blocks times nodes times tries, at most, though always two tries: tenths of a second on a dozen tasks, and a second on
-a thousand. With a third of the tries, some small graph in a thousand was placed a tenth worse than it can be."""
+"""Blocks times nodes times tries, at most, though always two tries: tenths of a second on a dozen tasks, a second on a
+thousand. With a third of the tries, some small graph in a thousand was placed a tenth worse than it can be."""
 
 
 def search(problem: PlacementProblem, blocks: BlockGraph, first: list[int], rng: Random) -> list[int]:
