@@ -41,7 +41,7 @@ class PlacementProblem:
 
     @cached_property
     def total_traffic(self) -> float:
-        return sum(tuples for _, _, tuples in self.traffic)
+        return sum((tuples for _, _, tuples in self.traffic), 0.0)
 
     @cached_property
     def most_of(self) -> tuple[int, ...]:
@@ -59,15 +59,12 @@ class Placement:
 
     def cut(self, problem: PlacementProblem) -> float:
         """Traffic between nodes."""
-        return sum(tuples for a, b, tuples in problem.traffic if self.node_of[a] != self.node_of[b])
+        return sum((tuples for a, b, tuples in problem.traffic if self.node_of[a] != self.node_of[b]), 0.0)
 
     def between_workers(self, problem: PlacementProblem) -> float:
         """Traffic between workers of one node: what a ring carries."""
-        return sum(
-            tuples
-            for a, b, tuples in problem.traffic
-            if self.node_of[a] == self.node_of[b] and self.worker_of[a] != self.worker_of[b]
-        )
+        near = (pair for pair in problem.traffic if self.node_of[pair[0]] == self.node_of[pair[1]])
+        return sum((tuples for a, b, tuples in near if self.worker_of[a] != self.worker_of[b]), 0.0)
 
     def loads(self, problem: PlacementProblem) -> list[float]:
         """CPU on each node."""

@@ -15,9 +15,10 @@ from tailrace.policy.placement_limits import pack, pack_heaviest_first
 from tailrace.policy.placement_refine import refine
 from tailrace.policy.placement_settle import settle
 
-STARTS = 50  # of each random kind
-KICKS = 100
+STARTS = 4  # of each random kind, for each block up to a dozen
+KICKS = 8  # likewise
 KICKED = 3  # blocks
+DOZEN = 12
 
 SEARCHED = 6_000
 """Blocks times nodes times tries, at most, though always two tries: tenths of a second on a dozen tasks, a second on a
@@ -31,7 +32,7 @@ def search(problem: PlacementProblem, blocks: BlockGraph, first: list[int], rng:
         return refine(blocks, settle(problem, blocks, node_of))
 
     size = len(blocks) * len(blocks.usable)
-    starts, kicks = (max(2, min(tries, SEARCHED // size)) for tries in (STARTS, KICKS))
+    starts, kicks = (max(2, min(tries * min(len(blocks), DOZEN), SEARCHED // size)) for tries in (STARTS, KICKS))
     order, room = list(range(len(blocks))), [blocks.room[node] for node in blocks.usable]
     best = min((refined(start) for start in (first, pack_heaviest_first(problem, blocks))), key=blocks.badness)
     for _ in range(starts):

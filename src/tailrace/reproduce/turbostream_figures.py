@@ -140,23 +140,16 @@ def _claims_table_2(rows: Sequence[Row]) -> list[Claim]:
 
 
 def _charts_table_2(rows: Sequence[Row]) -> dict[str, Chart]:
-    eight = [row for row in rows if sum(map(int, row["nodes"].split("+"))) == 8]
+    eight = sorted((row for row in rows if _nodes_and_workers(row["nodes"]).endswith("N8W")), key=_nodes)
     series = [
-        Series(
-            LABELS[rule],
-            [
-                Point(row["nodes"].count("+") + 1, row["inter_node"])
-                for row in sorted(_of(eight, rule=rule), key=_width)
-            ],
-        )
+        Series(LABELS[rule], [Point(_nodes(row), row["inter_node"]) for row in _of(eight, rule=rule)])
         for rule in (ROUND_ROBIN, PAPER, OURS)
     ]
-    chart = Chart("SOL, 8 workers, 8 tasks a bolt", "nodes", "share of traffic between nodes", series)
-    return {"": chart}
+    return {"": Chart("SOL, 8 workers, 8 tasks a bolt", "nodes", "share of traffic between nodes", series)}
 
 
-def _width(row: Row) -> int:
-    return int(row["nodes"].count("+"))
+def _nodes(row: Row) -> int:
+    return int(row["nodes"].count("+")) + 1
 
 
 def table_2(cells: Cells) -> Figure:

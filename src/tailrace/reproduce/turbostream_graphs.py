@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from itertools import combinations, permutations, product
+from itertools import accumulate, combinations, pairwise, permutations, product
 from random import Random
 from typing import NamedTuple
 
@@ -41,9 +41,7 @@ def nodes_of(shape: str) -> dict[str, int]:
 
 
 def _layers(operators: Mapping[str, int], edges: Sequence[tuple[str, str]]) -> Graph:
-    first = dict(
-        zip(operators, (sum(list(operators.values())[:index]) for index in range(len(operators))), strict=True)
-    )
+    first = dict(zip(operators, accumulate(operators.values(), initial=0), strict=False))
     rate = dict.fromkeys(operators, 0.0)
     for name in operators:
         if all(downstream != name for _, downstream in edges):
@@ -58,7 +56,7 @@ def _layers(operators: Mapping[str, int], edges: Sequence[tuple[str, str]]) -> G
 
 
 def _chain(names: Sequence[str], tasks: int, **counts: int) -> Graph:
-    return _layers({name: counts.get(name, tasks) for name in names}, list(zip(names, names[1:], strict=False)))
+    return _layers({name: counts.get(name, tasks) for name in names}, list(pairwise(names)))
 
 
 def _sol(tasks: int) -> Graph:
@@ -133,7 +131,7 @@ def _edges(vertices: int, code: int) -> list[tuple[int, int]]:
 def connected_graphs(vertices: int) -> tuple[int, ...]:
     """Codes of all connected graphs, one of each shape.
 
-    A connected graph has a vertex that can be taken away and leaves it connected: so each is a smaller one and a vertex.
+    From a connected graph some vertex can be taken away that leaves it connected: each is a smaller one and a vertex.
     """
     if vertices == 1:
         return (0,)
