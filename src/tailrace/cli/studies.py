@@ -162,6 +162,22 @@ def hone(**options: Any) -> None:
     _reproduce(HONE, **options)
 
 
+@reproduce.command()
+@_study_options(["cut", "II", "9"], streams=40, seeds=1)
+def turbostream(**options: Any) -> None:
+    """Where tasks go, and what that leaves between nodes (TurboStream, ICDCS 2018, Sec. V).
+
+    \b
+      tailrace reproduce turbostream                    all, about three minutes on 2 cores
+      tailrace reproduce turbostream --figure 9         SOL and the Throughput Test only
+
+    Round robin, the paper's scheduler, ours, and the best placement there is. Latencies are modelled from a placement.
+    """
+    from tailrace.reproduce.turbostream import TURBOSTREAM
+
+    _reproduce(TURBOSTREAM, **options)
+
+
 def _reproduce(
     study: Any,
     figure: str | None,

@@ -13,6 +13,11 @@ from tailrace.policy.local import Local, local
 from tailrace.policy.oracle import FullKnowledge, full_knowledge
 from tailrace.policy.osg import Osg, osg
 from tailrace.policy.partial_key import PartialKey, partial_key
+from tailrace.policy.placement import Node, Placement, PlacementProblem, PlacementRule
+from tailrace.policy.placement_coarse import CoarseGrained, coarse_grained
+from tailrace.policy.placement_optimal import Optimal, optimal
+from tailrace.policy.placement_problem import placement_problem
+from tailrace.policy.placement_round_robin import RoundRobinPlacement, round_robin_placement
 from tailrace.policy.power_of_two import PowerOfTwo, power_of_two
 from tailrace.policy.pull import Pull, pull
 from tailrace.policy.replay import Replayer, ReplayRule
@@ -34,6 +39,7 @@ __all__ = [
     "AdaptiveTimeout",
     "Broadcast",
     "Chooser",
+    "CoarseGrained",
     "DuTimeout",
     "FeedbackChooser",
     "FeedbackGrouping",
@@ -49,9 +55,14 @@ __all__ = [
     "LatencyBalancedFast",
     "LeastWork",
     "Local",
+    "Node",
+    "Optimal",
     "Osg",
     "PartialKey",
     "Picker",
+    "Placement",
+    "PlacementProblem",
+    "PlacementRule",
     "PowerOfTwo",
     "Pull",
     "Receiver",
@@ -59,12 +70,14 @@ __all__ = [
     "Replayer",
     "Replicate",
     "RoundRobin",
+    "RoundRobinPlacement",
     "SendScheduler",
     "Shuffle",
     "StormLoadAware",
     "Waiting",
     "adaptive_timeout",
     "broadcast",
+    "coarse_grained",
     "du_timeout",
     "fields",
     "fifo",
@@ -77,12 +90,15 @@ __all__ = [
     "lbf_work",
     "least_work",
     "local",
+    "optimal",
     "osg",
     "partial_key",
+    "placement_problem",
     "power_of_two",
     "pull",
     "replicate",
     "round_robin",
+    "round_robin_placement",
     "shuffle",
     "stable_hash",
     "storm_load_aware",

@@ -35,13 +35,17 @@ def shown_difference(claim: Claim) -> str:
 
 
 def render_claims(figure: Figure, claims: Sequence[Claim]) -> str:
+    return render_table(f"Figure {figure.name}: {figure.title}", claims)
+
+
+def render_table(heading: str, claims: Sequence[Claim]) -> str:
     rows = [
         (claim.text, shown(claim.theirs, claim.unit), shown_ours(claim), shown_difference(claim), claim.where)
         for claim in claims
     ]
     widths = [max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in (HEADINGS, *rows)]
-    return "\n".join([f"Figure {figure.name}: {figure.title}", *(line.rstrip() for line in lines)])
+    return "\n".join([heading, *(line.rstrip() for line in lines)])
 
 
 def flat_claims(claims: Iterable[Claim]) -> dict[str, float]:

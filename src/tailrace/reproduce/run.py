@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.reproduce.intervals import student_t_table
-from tailrace.reproduce.report import flat_claims, render_claims, write_figure
+from tailrace.reproduce.report import flat_claims, render_claims, render_table, write_figure
 from tailrace.reproduce.study import Figure, Study, merged_cells
 from tailrace.spark.sweep import Sweep, aggregate, run_sweep
 from tailrace.version import VERSION
@@ -36,5 +36,9 @@ def reproduce(
         say(f"\n{render_claims(figure, claims)}")
         files = write_figure(figure, rows, claims, results)
         say(f"written: {', '.join(str(file) for file in files)}")
+        flat |= flat_claims(claims)
+    if study.timings is not None:
+        claims = study.timings()
+        say(f"\n{render_table('Measured in this run', claims)}")
         flat |= flat_claims(claims)
     return flat

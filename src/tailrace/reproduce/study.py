@@ -69,6 +69,7 @@ class Study:
     run_cell: Callable[[Cell], Mapping[str, Any]]
     figures: Sequence[Figure]
     modules: Sequence[str]  # whose code the results depend on
+    timings: Callable[[], Sequence[Claim]] | None = None  # measured anew in each run, on the driver: never a cell
 
     def figure(self, name: str) -> Figure:
         for figure in self.figures:
