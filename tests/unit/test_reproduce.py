@@ -168,7 +168,7 @@ def test_osg_s_figures_share_their_cells() -> None:
 
 def test_every_point_has_the_streams_of_what_it_is_held_against() -> None:
     """A speed-up needs round robin on the same stream, and a ratio Full Knowledge."""
-    for name in ("4", "6", "7", "8", "9", "10", "best"):
+    for name in ("4", "6", "7", "8", "9", "10", "late", "best"):
         streams: dict[tuple[Any, ...], dict[str, set[int]]] = {}
         for one in OSG.figure(name).cells(5, 1):
             point = tuple(one[key] for key in SETTING if key not in ("epsilon", "senders"))

@@ -119,7 +119,7 @@ def hone(**options: Any) -> None:
 
 
 @reproduce.command()
-@_study_options([*(str(number) for number in range(4, 12)), "best"], streams=5, seeds=1)
+@_study_options([*(str(number) for number in range(4, 12)), "late", "best"], streams=5, seeds=1)
 def osg(**options: Any) -> None:
     """Online shuffle grouping against round robin and Full Knowledge (OSG, Middleware 2016, Sec. 5.2).
 
