@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tailrace.chart import Chart, Point, Series
 from tailrace.reproduce.intervals import JOIN_T, interval_sql, statistics_sql
 from tailrace.reproduce.osg_figures import IN_PAPER, LABELS
-from tailrace.reproduce.study import Cells, Claim, Figure, Row
+from tailrace.reproduce.study import FORMATS, Cells, Claim, Figure, Row
 from tailrace.sim.osg_study import CHANGED_TUPLES, STEP
 
 COMPARED = {
@@ -66,13 +66,14 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
 
     def found(key: str, text: str, unit: str, theirs: float | None, measure: str, policy: str, percent: int) -> Claim:
         row = by_point[measure, policy, percent]
-        where = f"{percent}%; {row['runs']} streams, runs {row['value_min']:,.4g}..{row['value_max']:,.4g}"
+        digits = FORMATS[unit][1]
+        where = f"{percent}%; {row['runs']} streams, runs {row['value_min']:{digits}}..{row['value_max']:{digits}}"
         return Claim(key, text, unit, theirs, row["value"], row["value_low"], row["value_high"], where)
 
     said = {"osg": 9_912.0}
     return [
         *(
-            found("first_choice_osg", "OSG leaves round robin, after tuples", "", 10_690, *point)
+            found("first_choice_osg", "OSG leaves round robin, after tuples", "#", 10_690, *point)
             for point in [("first_choice", "osg", 100)]
             if point in by_point
         ),
@@ -80,7 +81,7 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
             found(
                 f"recovery_tuples_{name}{suffix}",
                 f"{LABELS[policy]}, tuples to recover",
-                "",
+                "#",
                 said.get(policy),
                 "recovery_tuples",
                 policy,

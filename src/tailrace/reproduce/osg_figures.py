@@ -10,7 +10,7 @@ from statistics import fmean
 
 from tailrace.chart import Chart, Point, Series
 from tailrace.reproduce.intervals import JOIN_T, interval_sql, statistics_sql
-from tailrace.reproduce.study import Cells, Claim, Figure, Row
+from tailrace.reproduce.study import FORMATS, Cells, Claim, Figure, Row
 from tailrace.sim.osg_study import SETTING
 
 LABELS = {
@@ -84,13 +84,10 @@ def of(rows: Sequence[Row], policy: str, low: float = float("-inf"), high: float
 
 def claim(row: Row, key: str, text: str, unit: str, theirs: float | None, column: str, where: str) -> Claim:
     """One point, with the range of all its runs."""
-    scale, sign = (100, "%") if unit == "%" else (1, "")
-    least, most = row[f"{column}_min"] * scale, row[f"{column}_max"] * scale
-    where = (
-        f"{where}; {row['runs']} streams, runs {least:.{2 if scale == 1 else 0}f}..{most:.{2 if scale == 1 else 0}f}"
-    )
-    low, high = row[f"{column}_low"], row[f"{column}_high"]
-    return Claim(key, text, unit, theirs, row[column], low, high, f"{where}{sign}")
+    factor, digits, suffix = FORMATS[unit]
+    least, most = (f"{row[f'{column}_{end}'] * factor:{digits}}" for end in ("min", "max"))
+    where = f"{where}; {row['runs']} streams, runs {least}..{most}{suffix.removesuffix('x')}"
+    return Claim(key, text, unit, theirs, row[column], row[f"{column}_low"], row[f"{column}_high"], where)
 
 
 def _speedups(
