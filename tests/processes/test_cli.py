@@ -44,7 +44,10 @@ def test_version_and_help() -> None:
         assert command in result.output
 
 
-@pytest.mark.parametrize("command", [("run",), ("doctor",), ("demo",), ("bench", "engine"), ("reproduce", "hone")])
+@pytest.mark.parametrize(
+    "command",
+    [("run",), ("doctor",), ("demo",), ("bench", "engine"), ("reproduce", "hone"), ("reproduce", "osg")],
+)
 def test_help_shows_examples(command: tuple[str, ...]) -> None:
     result = invoke(*command, "--help")
     assert result.exit_code == 0
@@ -56,6 +59,7 @@ def test_help_shows_examples(command: tuple[str, ...]) -> None:
     [
         (("demo", "--workers", "0"), "'--workers': 0 is not in the range 1<=x<=64"),
         (("reproduce", "hone", "--figure", "9"), "'--figure': '9' is not one of '6', '7', '8'"),
+        (("reproduce", "osg", "--figure", "3"), "'11', 'late', 'best'."),
         (("reproduce", "hone", "--streams", "0"), "'--streams': 0 is not in the range x>=1"),
         (("reproduce", "hone", "--json", "no/such/f.json"), "--json: no such folder: "),
         (("demo", "--seconds", "0.1"), "'--seconds': 0.1 is not in the range x>=1.0"),

@@ -197,6 +197,23 @@ def test_new_matrices_start_another_epoch_and_old_replies_are_ignored() -> None:
     assert half._cumulated_ns == [20.0, 20.0]
 
 
+@pytest.mark.parametrize("resync", [False, True])
+def test_a_sender_may_ask_again_without_new_matrices(resync: bool) -> None:
+    """Every ``window`` tuples to each of the tasks, counted from the last synchronization."""
+    half = osg(itself, window=3, resync=resync).bind(2, Random(0))
+    for task in (0, 1):
+        half.hear(task, matrices(a=10), 0)
+    for epoch in (1, 2):
+        half.choose_many("aa")
+        half.attached.clear()
+        for task in (0, 1):
+            half.hear(task, Reply(epoch, 0.0), 0)
+        half.choose_many("aaaaa")
+        assert (half.stage, half.epoch) == (Stage.RUN, epoch if resync else 1)
+        half.choose_many("a")
+        assert (half.stage, half.epoch) == ((Stage.SEND_ALL, epoch + 1) if resync else (Stage.RUN, 1))
+
+
 def test_pooled_sketches_price_alike_at_all_tasks() -> None:
     half = osg(itself, pooled=True).bind(2, Random(0))
     half.hear(0, matrices(a=10), 0)

@@ -20,8 +20,11 @@ from tailrace.chart import Chart, Point, Series
 from tailrace.errors import OptionError
 from tailrace.reproduce.hone import HONE, QUEUES, RATES, SCHEDULERS, run_cell
 from tailrace.reproduce.intervals import MOST, student_t, student_t_table
+from tailrace.reproduce.osg import OSG
+from tailrace.reproduce.osg_best import best_policy
 from tailrace.reproduce.report import flat_claims, render_claims, write_figure
-from tailrace.reproduce.study import Claim, Figure, merged_cells
+from tailrace.reproduce.study import Claim, Figure, Study, merged_cells
+from tailrace.sim.osg_study import SETTING, Setting, policies
 
 SOURCE = Path(tailrace.__file__).parent
 CLAIMS = [
@@ -125,12 +128,126 @@ def test_a_fingerprint_is_of_the_code() -> None:
     assert replace(HONE, modules=HONE.modules[1:]).fingerprint() != HONE.fingerprint()
 
 
-def test_the_fingerprint_covers_what_a_cell_imports() -> None:
+@pytest.mark.parametrize("study", [HONE, OSG], ids=lambda study: study.name)
+def test_the_fingerprint_covers_what_a_cell_imports(study: Study) -> None:
     """Results of changed code must not pass for new ones: whatever they import is listed too."""
-    for name in HONE.modules:
+    for name in study.modules:
         source = Path(SOURCE, *name.split(".")[1:]).with_suffix(".py").read_text("utf-8")
         imported = re.findall(r"^from (tailrace\.(?:policy|sim)\.\w+) import", source, re.MULTILINE)
-        assert set(imported) <= set(HONE.modules), name
+        assert set(imported) <= set(study.modules), name
+
+
+# -- OSG
+
+
+def test_the_fingerprint_covers_osg_s_policies() -> None:
+    """These come through the package, by a name that says nothing of the module."""
+    groupings = policies(Setting(), 0).values()
+    assert {type(grouping).__module__ for grouping in groupings} <= set(OSG.modules)
+
+
+@pytest.mark.parametrize("figure", OSG.figures, ids=lambda figure: figure.name)
+def test_a_grid_of_osg_has_no_cell_twice(figure: Figure) -> None:
+    cells = figure.cells(3, 2)
+    assert len({tuple(cell.values()) for cell in cells}) == len(cells)
+    assert all(list(cell) == list(OSG.parameters) for cell in cells)
+    for cell in cells:
+        if not cell["policy"].startswith("osg"):
+            assert (cell["epsilon"], cell["seed"]) == (0.05, 0), "nothing is run again for what changes nothing"
+        if cell["policy"] == "full_knowledge":
+            assert cell["senders"] == 1
+
+
+def test_osg_s_figures_share_their_cells() -> None:
+    four, five = OSG.figure("4"), OSG.figure("5")
+    assert merged_cells([four, five], 2, 1) == four.cells(2, 1)
+    six, nine = (len(OSG.figure(name).cells(2, 1)) for name in ("6", "9"))
+    together = len(merged_cells([OSG.figure("6"), OSG.figure("9")], 2, 1))
+    assert max(six, nine) < together < six + nine, "k = 5 at 100% is in both"
+
+
+def test_every_point_has_the_streams_of_what_it_is_held_against() -> None:
+    """A speed-up needs round robin on the same stream, and a ratio Full Knowledge."""
+    for name in ("4", "6", "7", "8", "9", "10", "late", "best"):
+        streams: dict[tuple[Any, ...], dict[str, set[int]]] = {}
+        for one in OSG.figure(name).cells(5, 1):
+            point = tuple(one[key] for key in SETTING if key not in ("epsilon", "senders"))
+            streams.setdefault(point, {}).setdefault(one["policy"], set()).add(one["stream"])
+        for by_policy in streams.values():
+            needed = ("full_knowledge",) if name == "best" else ("full_knowledge", "shuffle")
+            for policy, found in by_policy.items():
+                assert all(found <= by_policy[base] for base in needed), (name, policy)
+
+
+def sweep_row(policy: str, x: float, **values: float) -> dict[str, Any]:
+    around = {
+        f"{name}{end}": value + shift
+        for name, value in values.items()
+        for end, shift in (("", 0.0), ("_low", -0.1), ("_high", 0.1), ("_min", -0.2), ("_max", 0.2))
+    }
+    return {"x": x, "policy": policy, "runs": 5, **around}
+
+
+def test_claims_of_figure_6() -> None:
+    speedups = {"osg": 0.9, "osg_pooled": 1.0, "osg_idle_counts": 1.1, "osg_published": 1.2, "osg_mended": 1.3}
+    speedups |= {"full_knowledge": 3.0, "pull": 3.1, "least_work": 2.9}
+    rows = [
+        sweep_row(policy, float(percent), speedup=value - abs(percent - 104) / 100)
+        for policy, value in speedups.items()
+        for percent in range(95, 116)
+    ]
+    claims = {claim.key: claim for claim in OSG.figure("6").claims(rows)}
+    flat = flat_claims(claims.values())
+    assert flat["osg_speedup"] == pytest.approx(0.86)
+    assert (flat["osg_speedup_low"], flat["osg_speedup_high"]) == (pytest.approx(0.76), pytest.approx(0.96))
+    assert flat["osg_speedup_pooled"] == pytest.approx(0.96)
+    assert flat["osg_speedup_idle_counts"] == pytest.approx(1.06)
+    assert flat["osg_speedup_published"] == pytest.approx(1.16)
+    assert flat["osg_speedup_mended"] == pytest.approx(1.26)
+    assert flat["osg_speedup_least_100_108_mended"] == pytest.approx(1.26)
+    assert flat["full_speedup_peak"] == pytest.approx(3.0)
+    assert claims["full_speedup_peak"].where == "104%; 5 streams, runs 2.80..3.20"
+    assert claims["osg_speedup"].difference == pytest.approx(0.86 - 1.23)
+
+
+def test_claims_of_figure_10() -> None:
+    rows = [
+        sweep_row(policy, epsilon, speedup=value)
+        for policy in ("osg", "osg_published", "osg_mended")
+        for epsilon, value in ((1.0, 1.0), (0.09, 1.1), (0.05, 1.3), (0.001, 1.728))
+    ]
+    flat = flat_claims(OSG.figure("10").claims(rows))
+    assert flat["osg_growth_per_decade"] == pytest.approx(0.2)
+    assert flat["osg_speedup_least_run"] == pytest.approx(0.9)
+
+
+def best_row(policy: str, senders: int, latency_us: float, percent: float, mean: float, p99: float) -> dict[str, Any]:
+    row = {"policy": policy, "senders": senders, "latency_us": latency_us, "percent": percent, "alpha": 1.0, "runs": 3}
+    for name, value in (("mean_vs_full", mean), ("p99_vs_full", p99)):
+        row |= {name: value, f"{name}_low": value - 0.01, f"{name}_high": value + 0.01}
+    return row
+
+
+def test_the_best_policy_is_the_one_whose_worst_cell_is_best() -> None:
+    worst = {"pull": (1.01, 0.99), "least_work": (1.2, 0.9), "osg_mended": (0.5, 0.5), "full_knowledge": (1.0, 1.0)}
+    rows = [
+        best_row(policy, senders, 0.0, percent, mean + more, p99 + more)
+        for policy, (mean, p99) in worst.items()
+        for senders in (1, 4)
+        for percent, more in ((100, 0.0), (105, 0.5))
+    ]
+    rows += [best_row("pull", senders, 100.0, percent, 0.95, 0.9) for senders in (1, 4) for percent in (100, 105)]
+    assert best_policy(rows) == "pull"
+    claims = {claim.key: claim for claim in OSG.figure("best").claims(rows)}
+    assert claims["best_mean_vs_full_min"].ours == 1.01
+    assert claims["best_p99_vs_full_min_4"].ours == 0.99
+    assert claims["best_p99_vs_full_min_4"].text.startswith("pull, p99 of Full Knowledge over its own")
+    assert claims["best_p99_vs_full_min_4"].where == "100%, alpha 1, 4 senders; 3 streams"
+    assert claims["pull_mean_vs_full_min_links"].ours == 0.95
+    assert claims["least_work_p99_vs_full_min"].ours == 0.9
+    assert "pull_mean_vs_full_min" not in claims, "it is the best"
+    better = [row | {"mean_vs_full": 9.0, "p99_vs_full": 9.0} if row["policy"] == "least_work" else row for row in rows]
+    assert best_policy(better) == "least_work"
 
 
 # -- intervals

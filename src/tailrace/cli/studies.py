@@ -107,6 +107,7 @@ def reproduce() -> None:
     \b
       tailrace reproduce hone
       tailrace reproduce hone --figure 6 --json figures.json
+      tailrace reproduce osg
 
     A grid of simulations runs on Spark, this machine's or a cluster's. A run that was interrupted goes on where it was.
     """
@@ -176,6 +177,24 @@ def turbostream(**options: Any) -> None:
     from tailrace.reproduce.turbostream import TURBOSTREAM
 
     _reproduce(TURBOSTREAM, **options)
+
+
+@reproduce.command()
+@_study_options([*(str(number) for number in range(4, 12)), "late", "best"], streams=5, seeds=1)
+def osg(**options: Any) -> None:
+    """Online shuffle grouping against round robin and Full Knowledge (OSG, Middleware 2016, Sec. 5.2).
+
+    \b
+      tailrace reproduce osg                            all figures, about fifteen minutes on 2 cores
+      tailrace reproduce osg --figure 6 --streams 1     a first look
+      tailrace reproduce osg --figure best              policies that know nothing against one that knows all
+      tailrace reproduce osg --streams 100 --seeds 50 --master spark://host:7077 --cells hdfs:///tmp/osg
+
+    OSG as its authors published it, its ablations, pull and least_work are added to what the paper compares.
+    """
+    from tailrace.reproduce.osg import OSG
+
+    _reproduce(OSG, **options)
 
 
 def _reproduce(

@@ -4,8 +4,9 @@ Each task sketches how long tuples take it, by content, and sends the sketch whe
 up what it has assigned to each task, by these estimates, and picks the task with the smallest sum. Estimates err, so
 after every new sketch it asks all tasks, on the next tuple to each, how far off its sum is.
 
-Two options depart from the paper. Without them OSG is slower than round robin wherever tasks have time to spare,
-because the sums know nothing of idle time: a task that once got more has long since worked it off, and is still spared.
+Three options depart from the paper's text. Without them OSG is slower than round robin wherever tasks have time to
+spare, because the sums know nothing of idle time: a task that once got more has long since worked it off, and is still
+spared. The code that its authors published (github.com/rivetti/osg_storm) has ``idle_counts`` and ``resync``.
 """
 
 from __future__ import annotations
@@ -55,9 +56,11 @@ class Stage(Enum):
 class OsgChooser(Quiet):
     """The paper's scheduler S."""
 
-    def __init__(self, tasks: int, key: Key, shape: Shape, pooled: bool, turn: int) -> None:
+    def __init__(self, tasks: int, key: Key, shape: Shape, pooled: bool, resync_after: int, turn: int) -> None:
         super().__init__()
         self._pooled = pooled
+        self._resync_after = resync_after
+        self._since_sync = 0
         self._contents: list[Cells | None] = [None] * tasks
         self.stage = Stage.ROUND_ROBIN
         self.epoch = 0
@@ -85,6 +88,10 @@ class OsgChooser(Quiet):
             task = self._turn
             self._turn = (task + 1) % self._tasks
             return task
+        if self._resync_after and self.stage is Stage.RUN:
+            self._since_sync += 1
+            if self._since_sync >= self._resync_after:
+                self._send_all()
         if self.stage is Stage.SEND_ALL:
             task = self._turn
             self._turn += 1
@@ -128,6 +135,7 @@ class OsgChooser(Quiet):
     def _synchronize(self) -> None:
         for task, delta_ns in self._deltas.items():
             self._cumulated_ns[task] += delta_ns
+        self._since_sync = 0
         self.stage = Stage.RUN
 
 
@@ -199,6 +207,7 @@ class Osg:
     seed: int = 0  # of the hash functions, which both halves must share
     pooled: bool = False
     idle_counts: bool = False
+    resync: bool = False
 
     @property
     def name(self) -> str:
@@ -209,7 +218,8 @@ class Osg:
         return False
 
     def bind(self, tasks: int, rng: Random) -> OsgChooser:
-        return OsgChooser(tasks, self.key, self._shape(), self.pooled, rng.randrange(tasks))
+        resync_after = self.window * tasks if self.resync else 0
+        return OsgChooser(tasks, self.key, self._shape(), self.pooled, resync_after, rng.randrange(tasks))
 
     def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> OsgReceiver:
         return OsgReceiver(senders, self.key, self._shape(), self.window, self.tolerance, self.idle_counts)
@@ -228,13 +238,15 @@ def osg(
     seed: int = 0,
     pooled: bool = False,
     idle_counts: bool = False,
+    resync: bool = False,
 ) -> Osg:
     """The paper's grouping: ``key`` is what a tuple's cost depends on; then N, mu, epsilon and delta.
 
     ``pooled`` estimates from the sum of all sketches, which is right where tasks are equally fast. With
     ``idle_counts`` a task replies with the time instead of what it has executed: sums become moments of being done.
+    ``resync`` asks all tasks again after ``window`` tuples to each, new sketches or not.
     """
     if window < 1 or tolerance < 0:
         raise OptionError(f"osg needs window >= 1 and tolerance >= 0: window={window} tolerance={tolerance}")
     Shape(epsilon, delta, seed)
-    return Osg(checked_key("osg", key), window, tolerance, epsilon, delta, seed, pooled, idle_counts)
+    return Osg(checked_key("osg", key), window, tolerance, epsilon, delta, seed, pooled, idle_counts, resync)

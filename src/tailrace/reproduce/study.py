@@ -25,8 +25,13 @@ Cells = Callable[[int, int], Sequence[Cell]]
 Row = Mapping[str, Any]
 """One row of an aggregation."""
 
-FORMATS: dict[str, tuple[float, str, str]] = {"%": (100.0, ".1f", " %"), "x": (1.0, ".2f", "x"), "": (1.0, ",.4g", "")}
-"""Unit to factor, number format, and what follows the number."""
+FORMATS: dict[str, tuple[float, str, str]] = {
+    "%": (100.0, ".1f", " %"),
+    "x": (1.0, ".2f", "x"),
+    "#": (1.0, ",.0f", ""),
+    "": (1.0, ",.4g", ""),
+}
+"""Unit to factor, number format, and what follows the number; # is for counts."""
 
 
 @dataclass(frozen=True)
