@@ -64,7 +64,9 @@ class Recorder:
     # -- the watch
 
     def stage(self, task: Task, number: int, stage: Stage, wiring: Wiring) -> Stage:
-        queue = self._stamped_queue(task) if number == task.number else None
+        if number != task.number:
+            return _RecordedStage(stage, wiring.durations, self._clock, None, no_hash, self._log(number))
+        queue = self._stamped_queue(task)
         return _RecordedStage(stage, wiring.durations, self._clock, queue, self._key_of(number), self._log(number))
 
     def calls(self, task: Task, number: int) -> _RecordedCalls:
@@ -89,7 +91,7 @@ class Recorder:
         operator = self._plan.operator_of[number]
         inputs = [edge.grouping for edge in self._plan.edges if edge.downstream == operator]
         keys = [key for key in map(_key, inputs) if key is not None]
-        return key_hash(key_function(keys[0])) if keys else content_hash()
+        return key_hash(key_function(keys[0])) if keys else content_hash
 
     # -- writing
 
@@ -276,19 +278,18 @@ def key_hash(key_of: Callable[[Any], Any]) -> Callable[[Any], int]:
     return key
 
 
-def content_hash() -> Callable[[Any], int]:
+def content_hash(value: Any) -> int:
     """The stable hash of a small tuple; 0 for what would take long, or has no hash that is the same everywhere."""
-    hashes = Remembered(stable_hash)
+    if _is_small(value):
+        return stable_hash(value)
+    if type(value) is tuple and len(value) <= MAX_ITEMS and all(map(_is_small, value)):
+        return stable_hash(value)
+    return 0
 
-    def content(value: Any) -> int:
-        kind = type(value)
-        if kind in _NUMBERS or (kind in _TEXTS and len(value) <= SMALL):
-            return hashes[value]
-        if kind is tuple and len(value) <= MAX_ITEMS and all(map(_is_small, value)):
-            return hashes[value]
-        return 0
 
-    return content
+def no_hash(value: Any) -> int:
+    """Nobody chooses a task for what comes by a fused edge."""
+    return 0
 
 
 MAX_ITEMS = 8
