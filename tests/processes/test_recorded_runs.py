@@ -46,7 +46,7 @@ def told(number: int) -> list[tuple[str, int, list[object]]]:
 
     def even(part: int) -> tuple[str, int, list[object]]:
         copies: list[object] = [("all", stable_hash(part), [])] * 2
-        return ("even", stable_hash(part), copies if is_even(part) else [])
+        return ("even", 0, copies if is_even(part) else [])  # it is fused: nobody chooses a task for it
 
     split = ("split", stable_hash(number), sorted((even(part) for part in parts(number)), key=repr))
     return [("second", stable_hash(number % 5), []), split]
@@ -162,15 +162,17 @@ def slow_task() -> tr.Topology:
     return topology
 
 
-@pytest.mark.parametrize("workload", [by_content, two_stages, slow_task, several_at_once])
+@pytest.mark.parametrize(
+    ("workload", "within"), [(by_content, 0.08), (two_stages, 0.08), (slow_task, 0.08), (several_at_once, 0.15)]
+)
 def test_the_choices_that_were_made_lead_to_the_latencies_that_were_seen(
-    workload: Callable[[], tr.Topology], tmp_path: Path
+    workload: Callable[[], tr.Topology], within: float, tmp_path: Path
 ) -> None:
     finish(workload().run(workers=2, record=tmp_path))
     playback = Playback(read_trace(tmp_path))
     seen, again = playback.recorded(), playback.play()
     for q in (0.5, 0.9, 0.99):
-        assert again.percentile_ns(q) == pytest.approx(seen.percentile_ns(q), rel=0.15), f"p{q * 100:g}"
+        assert again.percentile_ns(q) == pytest.approx(seen.percentile_ns(q), rel=within), f"p{q * 100:g}"
 
 
 def test_the_commands(tmp_path: Path) -> None:

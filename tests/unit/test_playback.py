@@ -159,7 +159,7 @@ def test_what_is_fused_is_part_of_its_leaders_work_and_a_bundle_leaves_together(
             {"grouping": "fields"},
             (),
             "pull",
-            r"^no edge with several tasks is fed by shuffle: which one is it about\? ",
+            r"^no tuple may go to any of several tasks: which edge is it about\? edge=work, out$",
         ),
         ({"grouping": "broadcast"}, ("work",), "pull", "^the edge takes no other grouping: edge=work: every task gets"),
         ({"by_lineage": True}, ("work",), "pull", "^the edge takes no other grouping: edge=work: two incarnations"),

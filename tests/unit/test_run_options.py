@@ -27,6 +27,7 @@ from tailrace.runtime.options import RunOptions
             "option must be a positive number: start_timeout_s=inf; did you mix two up?",
         ),
         ({"checkpoint": 5}, "not a folder: checkpoint=5; did you mix two options up?"),
+        ({"record": True}, "not a folder: record=True; did you mix two options up?"),
     ],
 )
 def test_values_that_make_no_sense(options: dict[str, Any], text: str) -> None:

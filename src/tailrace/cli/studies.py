@@ -28,7 +28,7 @@ from tailrace.cli.common import Conf, check_folder_of, conf_option, errors_for_p
     "edges",
     multiple=True,
     metavar="OPERATOR",
-    help="Of a trace: whose input the policies are for. May be repeated.  [default: all that shuffle]",
+    help="Of a trace: whose input policies are for. May be repeated.  [default: all that may go to any task]",
 )
 @click.option(
     "--policy",

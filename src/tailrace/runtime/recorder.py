@@ -1,7 +1,7 @@
 """A recorder writes down what the tasks of one worker do, for the simulator to play it again.
 
 Tasks only append to lists of their own; a thread of the recorder turns these into blocks several times a second. A
-task that is ahead of that thread by ``BEHIND`` bundles writes them itself, so memory is bounded. A recording that
+task that is ahead of that thread by ``BEHIND`` tuples writes them itself, so memory is bounded. A recording that
 cannot go on, because the disk is full say, ends, and the run does not.
 """
 
@@ -12,8 +12,8 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, repeat
+from collections.abc import Callable, Iterable
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +32,17 @@ from tailrace.policy.keys import Key, Remembered, key_function
 WRITE_S = 0.25
 """How often what was recorded is written: what a killed worker's recording lacks at most."""
 
-BEHIND = 8_192
-"""Bundles of one task that may wait to be written: some megabytes."""
+BEHIND = 16_384
+"""Tuples of one task that may wait to be written: some megabytes."""
 
 AT_ONCE = 256
-"""Bundles in one block. Between blocks other threads get their turn."""
+"""Tuples in one block. Between blocks other threads get their turn."""
 
 SMALL = 256
 """Characters or bytes up to which the content of a tuple without a key is hashed: a microsecond at most."""
 
-Ran = tuple[int, int, int, int, Sequence[int], Sequence[int], Sequence[int]]
-"""(received, begun, ended, emission, lineages, keys, durations) of one bundle."""
+Ran = tuple[int, int, int, int, int, int]
+"""What a tuple did: all columns but the first. Flat, because the interpreter's collector need not look into that."""
 
 
 class Recorder:
@@ -64,7 +64,9 @@ class Recorder:
     # -- the watch
 
     def stage(self, task: Task, number: int, stage: Stage, wiring: Wiring) -> Stage:
-        queue = self._stamped_queue(task) if number == task.number else None
+        if number != task.number:
+            return _RecordedStage(stage, wiring.durations, self._clock, None, no_hash, self._log(number))
+        queue = self._stamped_queue(task)
         return _RecordedStage(stage, wiring.durations, self._clock, queue, self._key_of(number), self._log(number))
 
     def calls(self, task: Task, number: int) -> _RecordedCalls:
@@ -153,14 +155,14 @@ class StampedQueue(deque[Any]):
         self.received_ns = 0
 
     def append(self, bundle: Bundle) -> None:
-        super().append((self._clock(), bundle))
+        deque.append(self, (self._clock(), bundle))
 
     def extend(self, bundles: Iterable[Bundle]) -> None:
-        super().extend(zip(repeat(self._clock()), bundles))
+        deque.extend(self, zip(repeat(self._clock()), bundles))
 
     def popleft(self) -> Bundle:
         bundle: Bundle
-        self.received_ns, bundle = super().popleft()
+        self.received_ns, bundle = deque.popleft(self)
         return bundle
 
 
@@ -179,37 +181,9 @@ class _TupleLog:
 
     def take(self) -> bytes:
         """The oldest rows, as a block. Only one thread at a time may take."""
-        rows = [self.rows.popleft() for _ in range(min(AT_ONCE, len(self.rows)))]
-        received, begun, _, emissions, lineages, keys, durations = zip(*rows, strict=True)
-        counts = [len(one) for one in durations]
-        return block(
-            TUPLES,
-            (
-                repeat(self._number, sum(counts)),
-                _spread(emissions, counts),
-                chain.from_iterable(lineages),
-                chain.from_iterable(keys),
-                _spread(received, counts),
-                _spread(begun, counts) if max(counts) == 1 else chain.from_iterable(map(_beginnings, rows)),
-                chain.from_iterable(durations),
-            ),
-        )
-
-
-def _spread(numbers: Sequence[int], counts: Sequence[int]) -> Iterable[int]:
-    """One of each bundle to one of each of its tuples."""
-    return chain.from_iterable(map(repeat, numbers, counts))
-
-
-def _beginnings(ran: Ran) -> list[int]:
-    """When each call of a bundle began, if what is not in calls is spread evenly over them."""
-    _, begun_ns, ended_ns, _, _, _, durations = ran
-    between_ns = max(0, ended_ns - begun_ns - sum(durations)) // len(durations)
-    found = []
-    for duration_ns in durations:
-        found.append(begun_ns)
-        begun_ns += duration_ns + between_ns
-    return found
+        taken = self.rows.popleft
+        rows = [taken() for _ in range(min(AT_ONCE, len(self.rows)))]
+        return block(TUPLES, ([self._number] * len(rows), *zip(*rows, strict=True)))
 
 
 class _RootLog:
@@ -248,13 +222,22 @@ class _RecordedStage:
 
     def run(self, emission: int, split: int, offset: int, values: list[Any], lineages: Lineages) -> int:
         assert lineages is not None
-        clock, durations, queue = self._clock, self._durations, self._queue
+        queue, durations = self._queue, self._durations
         received_ns = 0 if queue is None else queue.received_ns
+        if len(values) == 1:
+            key = self._key_of(values[0])
+            begun_ns = self._clock()
+            ids = self._run(emission, split, offset, values, lineages)
+            self._add((emission, lineages[0], key, received_ns, begun_ns, durations[-1]))
+            return ids
         keys = list(map(self._key_of, values))
-        before = len(durations)
-        begun_ns = clock()
+        before, begun_ns = len(durations), self._clock()
         ids = self._run(emission, split, offset, values, lineages)
-        self._add((received_ns, begun_ns, clock(), emission, lineages, keys, durations[before:]))
+        lasted = durations[before:]
+        between_ns = max(0, self._clock() - begun_ns - sum(lasted)) // len(values)
+        for lineage, key, duration_ns in zip(lineages, keys, lasted, strict=True):
+            self._add((emission, lineage, key, received_ns, begun_ns, duration_ns))
+            begun_ns += duration_ns + between_ns
         return ids
 
 
@@ -276,9 +259,7 @@ class _RecordedCalls:
         begun_ns = call.started_ns or self._clock() - duration_ns
         received_ns = self._received_ns[bundle] if bundle.left > 1 else self._received_ns.pop(bundle)
         assert call.lineage is not None
-        keys = (self._key_of(call.value),)
-        ended_ns = begun_ns + duration_ns
-        self._add((received_ns, begun_ns, ended_ns, bundle.emission, (call.lineage,), keys, (duration_ns,)))
+        self._add((bundle.emission, call.lineage, self._key_of(call.value), received_ns, begun_ns, duration_ns))
 
 
 # -- keys
@@ -299,11 +280,15 @@ def key_hash(key_of: Callable[[Any], Any]) -> Callable[[Any], int]:
 
 def content_hash(value: Any) -> int:
     """The stable hash of a small tuple; 0 for what would take long, or has no hash that is the same everywhere."""
-    kind = type(value)
-    if kind in _NUMBERS or (kind in _TEXTS and len(value) <= SMALL):
+    if _is_small(value):
         return stable_hash(value)
-    if kind is tuple and len(value) <= MAX_ITEMS and all(map(_is_small, value)):
+    if type(value) is tuple and len(value) <= MAX_ITEMS and all(map(_is_small, value)):
         return stable_hash(value)
+    return 0
+
+
+def no_hash(value: Any) -> int:
+    """Nobody chooses a task for what comes by a fused edge."""
     return 0
 
 

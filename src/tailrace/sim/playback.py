@@ -82,7 +82,7 @@ class Playback:
     """A recording, ready to be played."""
 
     def __init__(self, trace: RunTrace, edges: Sequence[str] = ()) -> None:
-        """``edges`` names the operators whose input is under study; none: all that are fed by shuffle."""
+        """``edges`` names the operators whose input is under study; none: all whose tuples may go to any task."""
         self.trace = trace
         self.units: Units = units_of(trace)
         self.costs: Costs = calibrate(trace, self.units)
@@ -96,7 +96,7 @@ class Playback:
             why = _why_fixed(by_name[name])
             if why is not None:
                 raise OptionError(f"the edge takes no other grouping: edge={name}: {why}")
-        return [by_name[name] for name in names] or [unit for unit in self.units.stages if _shuffled(unit)]
+        return [by_name[name] for name in names] or [unit for unit in self.units.stages if _free(unit)]
 
     def recorded(self) -> Report:
         """What the run itself has seen."""
@@ -131,7 +131,7 @@ class Playback:
         """The run under this policy. None: with the choices that were made, which tells how well the model fits."""
         if policy is not None and not self.studied:
             names = ", ".join(unit.operator.name for unit in self.units.stages)
-            raise OptionError(f"no edge with several tasks is fed by shuffle: which one is it about? edge={names}")
+            raise OptionError(f"no tuple may go to any of several tasks: which edge is it about? edge={names}")
         groupings = [self._grouping_of(unit, policy) for unit in self.units.stages]
         model = self._model(groupings)
         report = simulate(model, seed=seed, forest=self._forest(groupings))
@@ -225,8 +225,9 @@ def _grouping(unit: Unit) -> str:
     return names.pop() if len(names) == 1 else RECORDED
 
 
-def _shuffled(unit: Unit) -> bool:
-    return _grouping(unit) == "shuffle" and unit.operator.tasks > 1 and _why_fixed(unit) is None
+def _free(unit: Unit) -> bool:
+    """Whether a tuple may go to any of several tasks."""
+    return unit.operator.tasks > 1 and not any(edge.keyed for edge in unit.inputs) and _why_fixed(unit) is None
 
 
 def _why_fixed(unit: Unit) -> str | None:
