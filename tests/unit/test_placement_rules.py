@@ -84,12 +84,13 @@ def test_the_split_gathers_breadth_first_and_takes_the_least_cut() -> None:
 
 
 def test_a_queue_that_runs_empty_goes_on_with_another_block() -> None:
-    assert len(set(split(blocks(4, {(0, 1): 1.0}), [0, 1, 2, 3], 0.75, 0.1))) == 3
+    assert len(set(split(blocks(4, {}), range(4), 0.75, 0.1))) == 3
 
 
 def test_where_no_start_is_balanced_the_best_balanced_part_is_taken() -> None:
-    graph = blocks(3, {(0, 1): 1, (1, 2): 9}, cpu=[6, 4, 1])
-    assert set(split(graph, range(3), 0.5, 0.01)) == {0}  # 6 of 11: no part is nearer
+    """From 2 one gets to 0 and to 11 of 16, with little across; from 0 or 1 to 7 or 9, with much."""
+    graph = blocks(3, {(0, 2): 9, (0, 1): 1}, cpu=[7, 5, 4])
+    assert set(split(graph, range(3), 0.5, 0.01)) in ({0}, {1, 2})
 
 
 def test_uneven_nodes_get_their_shares() -> None:

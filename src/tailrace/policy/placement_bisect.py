@@ -17,8 +17,11 @@ from collections.abc import Collection, Sequence
 from tailrace.policy.placement_blocks import BlockGraph
 
 
-def bisect(blocks: BlockGraph, factor: float) -> list[int]:
-    """Of each block, its node. A part is balanced if its share of the weight is less than ``factor`` from its aim."""
+def bisect(blocks: BlockGraph, factor: float, starts: int | None = None) -> list[int]:
+    """Of each block, its node. A part is balanced if its share of the weight is less than ``factor`` from its aim.
+
+    With ``starts``, about so many blocks of each part are tried as a start, not all: its square is the paper's price.
+    """
     node_of = [0] * len(blocks)
     parts: list[tuple[Sequence[int], Sequence[int]]] = [(range(len(blocks)), blocks.usable)]
     while parts:
@@ -30,18 +33,19 @@ def bisect(blocks: BlockGraph, factor: float) -> list[int]:
             half = -(-len(nodes) // 2)
             workers = sum(blocks.room[node] for node in nodes)
             target = sum(blocks.room[node] for node in nodes[:half]) / workers
-            gathered = split(blocks, members, target, factor)
+            every = 1 if starts is None else -(-len(members) // starts)
+            gathered = split(blocks, members, target, factor, every)
             parts.append(([block for block in members if block in gathered], nodes[:half]))
             parts.append(([block for block in members if block not in gathered], nodes[half:]))
     return node_of
 
 
-def split(blocks: BlockGraph, members: Sequence[int], target: float, factor: float) -> Collection[int]:
-    """The part of ``members`` that goes to the first half of the nodes."""
+def split(blocks: BlockGraph, members: Sequence[int], target: float, factor: float, every: int = 1) -> Collection[int]:
+    """The part of ``members`` that goes to the first half of the nodes. ``every`` which of them is a start."""
     inside = frozenset(members)
     total = sum(blocks.weight[block] for block in members)
     found: list[tuple[bool, float, float, Collection[int]]] = []
-    for start in members:
+    for start in members[::every]:
         gathered, balance = _gather(blocks, members, inside, start, target * total, factor * total)
         off = abs(balance - target * total)
         balanced = off < factor * total

@@ -24,6 +24,9 @@ FACTOR = 0.1
 PARENTS = 8
 """A node. The paper gives neither its factor nor its threshold; one of few parents a node could not be balanced."""
 
+BISECTED = 32
+"""Starts of a bisection that is itself only a start. All of them took most of the time on a thousand tasks."""
+
 FINEST = 64
 """So few blocks are placed as they are, however few the nodes."""
 
@@ -61,7 +64,7 @@ class CoarseGrained:
         levels = levels_of(blocks, max(parents, FINEST), heaviest=2 * sum(blocks.weight) / parents)
         graphs = [blocks, *(level.blocks for level in levels)]
         coarsest = graphs.pop()
-        node_of = search(problem, coarsest, bisect(coarsest, self.factor), rng)
+        node_of = search(problem, coarsest, bisect(coarsest, self.factor, BISECTED), rng)
         for level in reversed(levels):
             node_of = refine(graphs.pop(), expand(level.parents, node_of))
         if blocks.overload(node_of) > 0:  # some parents were too heavy for their nodes
