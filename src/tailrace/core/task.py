@@ -58,6 +58,11 @@ class Task:
             self.lines[edge].hear(task, version, message)
 
     @property
+    def holds(self) -> bool:
+        """Whether tuples wait here for some task to have room."""
+        return any(line.line for line in self.lines.values())
+
+    @property
     def line_full(self) -> bool:
         """Whether so many tuples wait for some task to have room that no more may be made."""
         return any(line.full for line in self.lines.values())

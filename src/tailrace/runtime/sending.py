@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tailrace.clock import system_clock
@@ -220,8 +219,7 @@ class Sender:
         for target in tuple(waiting):
             near = self._near.host_of(target)
             if near is not None:
-                notes = waiting.pop(target)
-                near.post(partial(near.task.hear, notes))
+                near.take_notes(waiting.pop(target))
                 continue
             link = self._link("feedback", target)
             if link.ready:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, system_clock
@@ -15,6 +16,7 @@ from tailrace.core.acks import Fold
 from tailrace.core.failure import traceback_of
 from tailrace.core.messages import ToWorker
 from tailrace.core.opentask import BatchTask
+from tailrace.core.router import Note
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError, TaskError
@@ -105,6 +107,12 @@ class TaskHost:
 
     def handle(self, message: ToWorker) -> None:
         self.post(lambda: self._handle(message))
+
+    def take_notes(self, notes: list[Note]) -> None:
+        """A task beside this one reports. Whoever holds no tuples has no use for it before the next one."""
+        self._mail.append(partial(self.task.hear, notes))
+        if self.task.holds:
+            self.wake()
 
     def wake(self) -> None:
         runner = self.runner
