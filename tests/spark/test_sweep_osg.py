@@ -35,7 +35,7 @@ def small_study() -> Study:
     return replace(OSG, figures=tuple(short(figure) for figure in OSG.figures))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_osg_from_grid_to_report(spark: SparkSession, tmp_path: Path) -> None:
     study = small_study()
     wanted = [study.figure(name) for name in ("10", "11", "best")]
