@@ -101,7 +101,7 @@ def test_theorem_4_3_against_the_sketch() -> None:
 
 
 def receiver(senders: int = 1, window: int = 4, tolerance: float = 0.05) -> OsgReceiver:
-    return osg(itself, window=window, tolerance=tolerance).bind_receiver(0, 2, senders, Random(0))
+    return osg(itself, window=window, tolerance=tolerance, idle_counts=False).bind_receiver(0, 2, senders, Random(0))
 
 
 def execute(half: OsgReceiver, *durations_ns: int, value: Any = 1, attached: Any = None, sender: int = 0) -> None:
@@ -227,10 +227,10 @@ def test_a_reply_may_count_idle_time() -> None:
     half = osg(itself, idle_counts=True).bind_receiver(0, 2, 1, Random(0))
     half.executed(0, 1, None, 10, 0, 10)
     half.executed(0, 1, Sync(1, 20.0), 10, 0, 100)
-    assert half.outbox == [(0, Reply(1, 80.0))]
+    assert half.outbox == [(0, Reply(1, -20.0, 1.0))], "the time is added by the sender"
     shared = osg(itself, idle_counts=True).bind_receiver(0, 2, 4, Random(0))
     shared.executed(2, 1, Sync(1, 20.0), 10, 0, 100)
-    assert shared.outbox == [(2, Reply(1, 5.0))], "each of four senders answers for a quarter"
+    assert shared.outbox == [(2, Reply(1, -20.0, 0.25))], "each of four senders answers for a quarter"
 
 
 def test_osg_needs_a_key_and_names_a_tuple_without() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,12 +17,13 @@ import pytest
 import tailrace
 from tailrace.chart import Chart, Point, Series
 from tailrace.errors import OptionError
+from tailrace.reproduce.fingerprint import code_below
 from tailrace.reproduce.hone import HONE, QUEUES, RATES, SCHEDULERS, run_cell
 from tailrace.reproduce.intervals import MOST, student_t, student_t_table
 from tailrace.reproduce.osg import OSG
 from tailrace.reproduce.osg_best import best_policy
 from tailrace.reproduce.report import flat_claims, render_claims, write_figure
-from tailrace.reproduce.study import Claim, Figure, Study, merged_cells
+from tailrace.reproduce.study import Claim, Figure, merged_cells
 from tailrace.sim.osg_study import SETTING, Setting, policies
 
 SOURCE = Path(tailrace.__file__).parent
@@ -125,16 +125,15 @@ def test_no_such_figure() -> None:
 
 def test_a_fingerprint_is_of_the_code() -> None:
     assert HONE.fingerprint() == HONE.fingerprint()
-    assert replace(HONE, modules=HONE.modules[1:]).fingerprint() != HONE.fingerprint()
+    assert replace(HONE, modules=OSG.modules).fingerprint() != HONE.fingerprint()
 
 
-@pytest.mark.parametrize("study", [HONE, OSG], ids=lambda study: study.name)
-def test_the_fingerprint_covers_what_a_cell_imports(study: Study) -> None:
-    """Results of changed code must not pass for new ones: whatever they import is listed too."""
-    for name in study.modules:
-        source = Path(SOURCE, *name.split(".")[1:]).with_suffix(".py").read_text("utf-8")
-        imported = re.findall(r"^from (tailrace\.(?:policy|sim)\.\w+) import", source, re.MULTILINE)
-        assert set(imported) <= set(study.modules), name
+def test_the_fingerprint_covers_what_a_cell_imports() -> None:
+    """Results of changed code must not pass for new ones; a chart of the same results may change."""
+    below = code_below(OSG.modules)
+    assert below >= {"tailrace.sim.stage", "tailrace.sim.service", "tailrace.policy.sketch", "tailrace.policy.hashing"}
+    assert not any(name.startswith("tailrace.reproduce") for name in below)
+    assert "tailrace.reproduce.hone_figures" not in code_below(HONE.modules)
 
 
 # -- OSG
@@ -143,7 +142,7 @@ def test_the_fingerprint_covers_what_a_cell_imports(study: Study) -> None:
 def test_the_fingerprint_covers_osg_s_policies() -> None:
     """These come through the package, by a name that says nothing of the module."""
     groupings = policies(Setting(), 0).values()
-    assert {type(grouping).__module__ for grouping in groupings} <= set(OSG.modules)
+    assert {type(grouping).__module__ for grouping in groupings} <= code_below(OSG.modules)
 
 
 @pytest.mark.parametrize("figure", OSG.figures, ids=lambda figure: figure.name)
@@ -198,16 +197,16 @@ def test_claims_of_figure_6() -> None:
     ]
     claims = {claim.key: claim for claim in OSG.figure("6").claims(rows)}
     flat = flat_claims(claims.values())
-    assert flat["osg_speedup"] == pytest.approx(0.86)
-    assert (flat["osg_speedup_low"], flat["osg_speedup_high"]) == (pytest.approx(0.76), pytest.approx(0.96))
+    assert flat["osg_speedup_by_the_text"] == pytest.approx(0.86)
+    assert (flat["osg_speedup_low"], flat["osg_speedup_high"]) == (pytest.approx(1.06), pytest.approx(1.26))
     assert flat["osg_speedup_pooled"] == pytest.approx(0.96)
     assert flat["osg_speedup_idle_counts"] == pytest.approx(1.06)
-    assert flat["osg_speedup_published"] == pytest.approx(1.16)
+    assert flat["osg_speedup"] == pytest.approx(1.16)
     assert flat["osg_speedup_mended"] == pytest.approx(1.26)
     assert flat["osg_speedup_least_100_108_mended"] == pytest.approx(1.26)
     assert flat["full_speedup_peak"] == pytest.approx(3.0)
     assert claims["full_speedup_peak"].where == "104%; 5 streams, runs 2.80..3.20"
-    assert claims["osg_speedup"].difference == pytest.approx(0.86 - 1.23)
+    assert claims["osg_speedup"].difference == pytest.approx(1.16 - 1.23)
 
 
 def test_claims_of_figure_10() -> None:

@@ -37,7 +37,7 @@ Groupings = Mapping[str, Callable[[Key], Grouping]]
 GROUPINGS: Groupings = {
     BASELINE: lambda key: shuffle(),
     "osg": partial(osg, window=OSG_WINDOW),
-    "osg_mended": partial(osg, window=OSG_WINDOW, pooled=True, idle_counts=True),
+    "osg_pooled": partial(osg, window=OSG_WINDOW, pooled=True),
     "least_work": least_work,
     "power_of_two": lambda key: power_of_two(),
     "pull": lambda key: pull(),

@@ -4,9 +4,10 @@ Each task sketches how long tuples take it, by content, and sends the sketch whe
 up what it has assigned to each task, by these estimates, and picks the task with the smallest sum. Estimates err, so
 after every new sketch it asks all tasks, on the next tuple to each, how far off its sum is.
 
-Three options depart from the paper's text. Without them OSG is slower than round robin wherever tasks have time to
-spare, because the sums know nothing of idle time: a task that once got more has long since worked it off, and is still
-spared. The code that its authors published (github.com/rivetti/osg_storm) has ``idle_counts`` and ``resync``.
+Three options depart from the paper's text. ``idle_counts`` and ``resync`` are in the code that its authors published
+(github.com/rivetti/osg_storm), and in ours unless one says otherwise. By the text alone OSG is slower than round robin
+wherever tasks have time to spare, because its sums know nothing of idle time: a task that once got more has long since
+worked it off, and is still spared.
 """
 
 from __future__ import annotations
@@ -38,10 +39,14 @@ class Sync(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """From a task: how much must be added to be right."""
+    """From a task: how much must be added to be right, and which share of the time on the sender's clock besides.
+
+    Clocks of different machines do not agree, so the time is added by who hears this.
+    """
 
     epoch: int
     delta_ns: float
+    time_share: float = 0.0
 
 
 class Stage(Enum):
@@ -112,7 +117,7 @@ class OsgChooser(Quiet):
             if self.stage is not Stage.ROUND_ROBIN or None not in self._estimates:
                 self._send_all()
         elif isinstance(message, Reply) and message.epoch == self.epoch:
-            self._deltas[task] = message.delta_ns
+            self._deltas[task] = message.delta_ns + message.time_share * now_ns
             if self.stage is Stage.WAIT_ALL and len(self._deltas) == self._tasks:
                 self._synchronize()
         return ()
@@ -161,22 +166,24 @@ class OsgReceiver(Silent):
     ) -> None:
         self._cumulated_ns[sender] += duration_ns
         self._pair.add(self._cells_of[self._key_of(value)], duration_ns)
-        self._reply(sender, attached, now_ns)
+        self._reply(sender, attached)
         self._since_check += 1
         if self._since_check == self._window:
             self._since_check = 0
             self._check()
 
     def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
-        self._reply(sender, attached, now_ns)
+        self._reply(sender, attached)
 
-    def _reply(self, sender: int, attached: Message | None, now_ns: int) -> None:
+    def _reply(self, sender: int, attached: Message | None) -> None:
         if isinstance(attached, Sync):
-            self.outbox.append((sender, Reply(attached.epoch, self._done_ns(sender, now_ns) - attached.cumulated_ns)))
+            self.outbox.append((sender, Reply(attached.epoch, *self._done(sender, attached.cumulated_ns))))
 
-    def _done_ns(self, sender: int, now_ns: int) -> float:
+    def _done(self, sender: int, cumulated_ns: float) -> tuple[float, float]:
         """Of this sender's tuples. If all made up for the work of all, they would overshoot as many times."""
-        return now_ns / self._senders if self._idle_counts else self._cumulated_ns[sender]
+        if self._idle_counts:
+            return -cumulated_ns, 1 / self._senders
+        return self._cumulated_ns[sender] - cumulated_ns, 0.0
 
     def _check(self) -> None:
         means = self._pair.means()
@@ -206,8 +213,8 @@ class Osg:
     delta: float = 0.1
     seed: int = 0  # of the hash functions, which both halves must share
     pooled: bool = False
-    idle_counts: bool = False
-    resync: bool = False
+    idle_counts: bool = True
+    resync: bool = True
 
     @property
     def name(self) -> str:
@@ -237,13 +244,13 @@ def osg(
     delta: float = 0.1,
     seed: int = 0,
     pooled: bool = False,
-    idle_counts: bool = False,
-    resync: bool = False,
+    idle_counts: bool = True,
+    resync: bool = True,
 ) -> Osg:
     """The paper's grouping: ``key`` is what a tuple's cost depends on; then N, mu, epsilon and delta.
 
     ``pooled`` estimates from the sum of all sketches, which is right where tasks are equally fast. With
-    ``idle_counts`` a task replies with the time instead of what it has executed: sums become moments of being done.
+    ``idle_counts`` the time counts instead of what a task has executed: sums become moments of being done.
     ``resync`` asks all tasks again after ``window`` tuples to each, new sketches or not.
     """
     if window < 1 or tolerance < 0:

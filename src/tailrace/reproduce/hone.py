@@ -110,13 +110,5 @@ HONE = Study(
     measures=MEASURES,
     run_cell=run_cell,
     figures=(figure_6(both_sweeps), figure_7(fairness_sweeps), figure_8(both_sweeps)),
-    modules=(
-        "tailrace.policy.hashing",
-        "tailrace.policy.send",
-        "tailrace.policy.send_fifo",
-        "tailrace.policy.send_lbf",
-        "tailrace.policy.send_round_robin",
-        "tailrace.sim.slots",
-        "tailrace.reproduce.hone",
-    ),
+    modules=("tailrace.reproduce.hone",),
 )

@@ -15,7 +15,7 @@ from tailrace.sim.osg_study import SETTING
 
 LABELS = {
     "shuffle": "round robin",
-    "osg": "OSG to the letter",
+    "osg": "OSG by its text",
     "osg_pooled": "OSG, sketches pooled",
     "osg_idle_counts": "OSG, idle time counts",
     "osg_published": "OSG as its authors' code does it",
@@ -25,7 +25,7 @@ LABELS = {
     "least_work": "least work",
 }
 IN_PAPER = ("shuffle", "osg", "full_knowledge")
-SUFFIXES = {"osg": "", "osg_published": "_published", "osg_mended": "_mended"}
+SUFFIXES = {"osg_published": "", "osg": "_by_the_text", "osg_mended": "_mended"}
 ABLATIONS = SUFFIXES | {"osg_pooled": "_pooled", "osg_idle_counts": "_idle_counts"}
 """Policy to what ends a claim's key."""
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from tailrace.chart import Chart
 from tailrace.errors import OptionError
+from tailrace.reproduce.fingerprint import fingerprint
 
 Cell = Mapping[str, Any]
 """The parameters of one simulation."""
@@ -73,7 +71,7 @@ class Study:
     measures: Mapping[str, Any]  # of a result: int, float, str, or list[float]
     run_cell: Callable[[Cell], Mapping[str, Any]]
     figures: Sequence[Figure]
-    modules: Sequence[str]  # whose code the results depend on
+    modules: Sequence[str]  # whose code the results depend on, with all that they import
     timings: Callable[[], Sequence[Claim]] | None = None  # measured anew in each run, on the driver: never a cell
 
     def figure(self, name: str) -> Figure:
@@ -85,12 +83,7 @@ class Study:
 
     def fingerprint(self) -> str:
         """Of the code that makes the results: those of other code are not taken for these."""
-        digest = blake2b(digest_size=8)
-        for name in sorted(self.modules):
-            file = import_module(name).__file__
-            assert file is not None, f"a module without a file: module={name}"
-            digest.update(Path(file).read_bytes())
-        return digest.hexdigest()
+        return fingerprint(self.modules)
 
 
 def merged_cells(figures: Sequence[Figure], streams: int, seeds: int) -> list[Cell]:

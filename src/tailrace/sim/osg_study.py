@@ -95,9 +95,10 @@ MEASURES: dict[str, Any] = {
 
 
 def policies(setting: Setting, hash_seed: int) -> dict[str, Grouping]:
-    """All that a cell can compare. ``osg`` is the paper's to the letter; the others of its name take it apart."""
+    """All that a cell can compare. ``osg`` is the paper's by its text alone; the others of its name take it apart."""
 
-    def variant(**options: bool) -> Grouping:
+    def variant(pooled: bool = False, idle_counts: bool = False, resync: bool = False) -> Grouping:
+        options = {"pooled": pooled, "idle_counts": idle_counts, "resync": resync}
         return osg(itself, epsilon=setting.epsilon, seed=hash_seed, **options)
 
     return {
