@@ -59,9 +59,10 @@ class _AdaptiveReplayer(TimedReplayer):
         if timeout_ns != UNSEEN:
             self.timeout_ns = timeout_ns
 
-    def wake_ns(self) -> int | None:
-        wake_ns = super().wake_ns()
-        return wake_ns if wake_ns is None or self._ends_ns is None else min(wake_ns, self._ends_ns)
+    def next_ns(self) -> float:
+        """A period that ends may shorten the timeout."""
+        next_ns = super().next_ns()
+        return next_ns if self._ends_ns is None or self.pending.is_empty() else min(next_ns, self._ends_ns)
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,10 @@ class AdaptiveTimeout:
     @property
     def cancels(self) -> bool:
         return True
+
+    @property
+    def budget(self) -> float | None:
+        return self.limits.share
 
     def bind(self, rng: Random) -> _AdaptiveReplayer:
         return _AdaptiveReplayer(self.limits)
