@@ -87,7 +87,7 @@ class AdaptiveTimeout:
         return _AdaptiveReplayer(self.limits)
 
 
-def adaptive_timeout(*, budget: float | None = 0.05, gate: float | None = 0.9) -> AdaptiveTimeout:
+def adaptive_timeout(*, budget: float | None = 0.05, gate: float | None = 0.98) -> AdaptiveTimeout:
     """Emit a root again when it is slower than nine in ten.
 
     ``budget`` is what hedges may add to the work, ``gate`` the utilisation of the busiest operator above which there
