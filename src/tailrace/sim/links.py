@@ -11,18 +11,19 @@ from tailrace.sim.model import APART, Link, Model
 class Lane:
     """From one sender to one task."""
 
-    __slots__ = ("bytes_per_s", "free", "instant", "latency_ns")
+    __slots__ = ("free", "instant", "latency_ns", "tuple_ns")
 
-    def __init__(self, link: Link, free: list[float]) -> None:
+    def __init__(self, link: Link, tuple_bytes: int, free: list[float]) -> None:
         self.latency_ns = link.latency_ns
-        self.bytes_per_s = link.bytes_per_s
+        self.tuple_ns = None if link.bytes_per_s is None else tuple_bytes * SECOND_NS / link.bytes_per_s
         self.instant = not link.latency_ns and link.bytes_per_s is None
         self.free = free  # when the link has sent all so far; lanes over the same link share the list
 
-    def arrival_ns(self, now_ns: int, size: int) -> int:
-        if self.bytes_per_s is None:
+    def arrival_ns(self, now_ns: int) -> int:
+        """Of a tuple that is sent now."""
+        if self.tuple_ns is None:
             return now_ns + self.latency_ns
-        self.free[0] = max(self.free[0], now_ns) + size * SECOND_NS / self.bytes_per_s
+        self.free[0] = max(self.free[0], now_ns) + self.tuple_ns
         return int(self.free[0]) + self.latency_ns
 
 
@@ -38,8 +39,8 @@ class Network:
         return [[self._lane(machine, node) for node in nodes] for machine in machines]
 
     def _lane(self, machine: int, node: int) -> Lane:
-        free = self._free.setdefault((machine, node), [0.0])
-        return Lane(self._model.local if machine == node else self._model.link, free)
+        link = self._model.local if machine == node else self._model.link
+        return Lane(link, self._model.tuple_bytes, self._free.setdefault((machine, node), [0.0]))
 
 
 def source_machines(model: Model) -> list[int]:

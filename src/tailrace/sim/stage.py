@@ -54,7 +54,7 @@ class StageAtWork:
 
     def __init__(self, world: World, position: int, grouping: Grouping, senders: Sequence[Sender]) -> None:
         model, forest, stage = world.model, world.forest, world.model.operators[position]
-        self.name, self.tasks, self.position = stage.name, stage.tasks, position
+        self.name, self.tasks = stage.name, stage.tasks
         self.agenda, self.roots, self.hedging = world.agenda, world.roots, world.hedging
         self.cancels = world.hedging is not None and world.hedging.cancels
         self.on_the_way = world.roots.on_the_way
@@ -86,9 +86,7 @@ class StageAtWork:
         nodes = [model.node_of(stage, task) for task in range(self.tasks)]
         self.paces = [Pace(model.nodes[node]) for node in nodes]
         self.queues, self.siblings = _queues(model, stage)
-        self.shared = len({id(queue) for queue in self.queues}) < self.tasks
         self.lanes = world.network.lanes([sender.machine for sender in senders], nodes)
-        self.tuple_bytes = model.tuple_bytes
 
         self.began_ns = [IDLE] * self.tasks  # what each task runs
         self.executed = [0] * self.tasks
@@ -96,7 +94,6 @@ class StageAtWork:
         self.waits_ns: list[int] = []
         self.dropped = 0
         self.messages = 0
-        self.most_messages = ENDLESS * max(1, len(forest.stages))
 
     # -- senders
 
@@ -140,7 +137,7 @@ class StageAtWork:
 
     def post(self, kind: int, sender: int, task: int, message: Message) -> None:
         self.messages += 1
-        assert self.messages <= self.most_messages, "the halves never come to rest"
+        assert self.messages <= ENDLESS * len(self.works_ns), "the halves never come to rest"
         latency_ns = self.lanes[sender][task].latency_ns
         if latency_ns:
             self.agenda.push(self.agenda.now_ns + latency_ns, kind, self, sender, task, message)
@@ -158,7 +155,7 @@ class StageAtWork:
         if lane.instant:
             self.deliver((index, incarnation, sender, choice, attached, now_ns))
         else:
-            at_ns = lane.arrival_ns(now_ns, self.tuple_bytes)
+            at_ns = lane.arrival_ns(now_ns)
             self.agenda.push(at_ns, DELIVER, self, 0, 0, (index, incarnation, sender, choice, attached, at_ns))
 
     # -- tasks
@@ -176,11 +173,10 @@ class StageAtWork:
         if self.began_ns[chosen] == IDLE:
             self.start(chosen, job, now_ns)
             return
-        if self.shared:
-            for task in self.siblings[chosen]:
-                if self.began_ns[task] == IDLE:
-                    self.start(task, job, now_ns)
-                    return
+        for task in self.siblings[chosen]:
+            if self.began_ns[task] == IDLE:
+                self.start(task, job, now_ns)
+                return
         self.queues[chosen].put(job, self.values[job[0]], now_ns)
 
     def start(self, task: int, job: Job, now_ns: int) -> None:
@@ -290,7 +286,7 @@ def _seen_by(sender: Sender, grouping: Grouping) -> Grouping:
 
 
 def _queues(model: Model, stage: Stage) -> tuple[list[TaskQueue], list[list[int]]]:
-    """For each task its queue, and the tasks that draw from it."""
+    """For each task its queue, and the other tasks that draw from it."""
     tasks, queue = range(stage.tasks), stage.queue
     assert queue is not None, "operators have nothing left open"
     places = {
@@ -302,7 +298,7 @@ def _queues(model: Model, stage: Stage) -> tuple[list[TaskQueue], list[list[int]
     made: dict[int, TaskQueue] = {
         place: ShortestFirst(queue.aging) if shortest else Fifo() for place in sorted(set(places))
     }
-    siblings = [[other for other in tasks if places[other] == place] for place in places]
+    siblings = [[other for other in tasks if other != task and places[other] == places[task]] for task in tasks]
     return [made[place] for place in places], siblings
 
 
