@@ -117,6 +117,22 @@ def hone(**options: Any) -> None:
     _reproduce(HONE, **options)
 
 
+@reproduce.command()
+@_study_options(["3", "4", "5", "table2", "table3", "table5", "replay", "balance"], streams=5, seeds=1)
+def du(**options: Any) -> None:
+    """Replay by timeout, shared queues, balancing by latency (Du and Gupta, DCC 2016, and Du's thesis).
+
+    \b
+      tailrace reproduce du                             all, about ten minutes on 2 cores
+      tailrace reproduce du --figure replay --streams 2
+
+    Simulated, where the paper measured; the project's own variants beside the paper's, and where each technique loses.
+    """
+    from tailrace.reproduce.du import DU
+
+    _reproduce(DU, **options)
+
+
 def _reproduce(
     study: Any,
     figure: str | None,

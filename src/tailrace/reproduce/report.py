@@ -41,7 +41,8 @@ def render_claims(figure: Figure, claims: Sequence[Claim]) -> str:
     ]
     widths = [max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in (HEADINGS, *rows)]
-    return "\n".join([f"Figure {figure.name}: {figure.title}", *(line.rstrip() for line in lines)])
+    heading = f"Figure {figure.name}" if figure.name.isdecimal() else figure.name
+    return "\n".join([f"{heading}: {figure.title}", *(line.rstrip() for line in lines)])
 
 
 def flat_claims(claims: Iterable[Claim]) -> dict[str, float]:
@@ -55,9 +56,9 @@ def flat_claims(claims: Iterable[Claim]) -> dict[str, float]:
 
 
 def write_figure(figure: Figure, rows: Sequence[Row], claims: Sequence[Claim], folder: Path) -> list[Path]:
-    """``figure6.csv`` with the points, ``figure6.claims.csv``, and the charts."""
+    """``figure6.csv`` with the points, or ``table2.csv``; ``figure6.claims.csv``, and the charts."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem = f"figure{figure.name}"
+    stem = f"figure{figure.name}" if figure.name.isdecimal() else figure.name
     files = {f"{stem}.csv": _csv(rows), f"{stem}.claims.csv": _csv([_claim_row(claim) for claim in claims])}
     files |= {f"{stem}{part}.svg": render_chart(chart) for part, chart in figure.charts(rows).items()}
     for name, text in files.items():
