@@ -59,7 +59,7 @@ MEASURES = {
 
 WINDOW_S = 10
 STEADY = 1.5
-"""Latency has converged once the mean of the next ten seconds is within so many times that of the last quarter."""
+"""Latency has converged in a second from which on the mean of ten is within so many times that of the last quarter."""
 
 
 def run_cell(cell: Cell) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
 
 
 def _grown(model: Model, stream: int) -> Forest:
-    """Each root comes from any of the senders. If they took turns they would march in step and meet at the same tasks."""
+    """Each root comes from any of the senders: in turn they would march in step, and always meet at the same tasks."""
     rng = Random(f"{stream} senders")
     return replace(grow(model, stream), senders=[rng.randrange(model.senders) for _ in range(model.tuples)])
 
@@ -102,7 +102,7 @@ def _measured(report: Report, warm: float) -> dict[str, Any]:
 
 
 def converged_s(due_ns: Sequence[int], done_ns: Sequence[int]) -> float:
-    """The first whole second that ``STEADY`` speaks of."""
+    """The end of the first second that ``STEADY`` speaks of."""
     sums, counts = [0] * (due_ns[-1] // SECOND_NS + 1), [0] * (due_ns[-1] // SECOND_NS + 1)
     for due, done in zip(due_ns, done_ns, strict=True):
         sums[due // SECOND_NS] += done - due
@@ -112,7 +112,7 @@ def converged_s(due_ns: Sequence[int], done_ns: Sequence[int]) -> float:
     for second in range(len(sums)):
         window = slice(second, second + WINDOW_S)
         if sum(sums[window]) <= STEADY * steady_ns * sum(counts[window]):
-            return float(second)
+            return float(second + 1)
     return float(len(sums))
 
 
