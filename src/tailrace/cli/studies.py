@@ -22,6 +22,11 @@ from tailrace.cli.common import Conf, check_folder_of, conf_option, errors_for_p
     metavar="NAME",
     help="May be repeated; speed-ups are over the first.  [default: shuffle, osg, least_work, pull]",
 )
+@click.option(
+    "--replay",
+    metavar="RULE",
+    help="Emit late roots again: adaptive_timeout, du_timeout, fixed_timeout=MS or replicate=SHARE.  [default: none]",
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of tuples and arrivals.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write reports here.")
 @click.option(
@@ -30,23 +35,35 @@ from tailrace.cli.common import Conf, check_folder_of, conf_option, errors_for_p
     metavar="DIR",
     help="Draw latency.svg and backlog.svg in this folder.",
 )
-def what_if(file: Path, policies: tuple[str, ...], seed: int, json_file: Path | None, plots: Path | None) -> None:
+def what_if(
+    file: Path, policies: tuple[str, ...], replay: str | None, seed: int, json_file: Path | None, plots: Path | None
+) -> None:
     """Simulate a workload under several groupings: the code that runs, on virtual time.
 
     \b
       tailrace sim model.toml
       tailrace sim model.toml --policy shuffle --policy osg --policy pull --json reports.json --plots plots/
+      tailrace sim model.toml --policy shuffle --replay adaptive_timeout
 
     A model says how tuples arrive, what they cost, and what tasks, nodes and links there are: see docs/what-if.md.
     """
     check_folder_of(json_file)
     from tailrace.chart import render_chart
-    from tailrace.sim import backlog_chart, latency_chart, named_policy, read_model, render_comparison, simulate
+    from tailrace.sim import (
+        backlog_chart,
+        latency_chart,
+        named_policy,
+        named_replay,
+        read_model,
+        render_comparison,
+        simulate,
+    )
 
     with errors_for_people():
         model = read_model(file)
         groupings = [named_policy(name) for name in policies or ("shuffle", "osg", "least_work", "pull")]
-        reports = [simulate(model, grouping, seed=seed) for grouping in groupings]
+        rule = None if replay is None else named_replay(replay)
+        reports = [simulate(model, grouping, replay=rule, seed=seed) for grouping in groupings]
     click.echo(render_comparison(reports))
     write_figures(json_file, [report.to_json() for report in reports])
     if plots is not None:
