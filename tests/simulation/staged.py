@@ -60,6 +60,7 @@ class Chance:
     spread_ns: int = 5_000_000
     name: str = "chance"
     cancels: bool = True
+    budget: float | None = None
 
     def bind(self, rng: Random) -> Planned:
         return Planned(lambda: rng.randrange(self.spread_ns) if rng.random() < self.share else None)
@@ -72,6 +73,7 @@ class Timeout:
     after_ns: int
     name: str = "timeout"
     cancels: bool = True
+    budget: float | None = None
 
     def bind(self, rng: Random) -> Planned:
         return Planned(lambda: self.after_ns)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations_with_replacement, permutations, product
-from math import factorial, sqrt
+from math import sqrt
 from random import Random
 from statistics import fmean, stdev
+from typing import Any
 
 import pytest
 
 from tailrace.clock import MILLISECOND_NS as MS
-from tailrace.policy import full_knowledge
+from tailrace.policy import Grouping, full_knowledge
 from tailrace.sim import (
     ByContent,
     Exponential,
@@ -23,26 +26,20 @@ from tailrace.sim import (
     Uniform,
     simulate,
 )
+from tailrace.sim.erlang import mean_wait
 from tailrace.sim.model import Link, Node, Order
 
 SEEDS = range(12)
 TUPLES = 20_000
 
 
-def mean_wait_ms(model: Model, policy: str = "shuffle") -> tuple[float, float]:
+def mean_wait_ms(model: Model, policy: str | Grouping = "shuffle") -> tuple[float, float]:
     """Mean over seeds, and three standard errors of it."""
     waits = []
     for seed in SEEDS:
         report = simulate(model, policy, seed=seed)
         waits.append((report.mean_ns - sum(report.busy_ns) / len(report.done_ns)) / MS)
     return fmean(waits), 3 * stdev(waits) / sqrt(len(waits))
-
-
-def erlang_c_wait(servers: int, load: float, service: float) -> float:
-    offered = servers * load
-    queueing = offered**servers / factorial(servers) / (1 - load)
-    waiting = queueing / (sum(offered**k / factorial(k) for k in range(servers)) + queueing)
-    return waiting * service / (servers * (1 - load))
 
 
 def test_m_m_1() -> None:
@@ -67,14 +64,42 @@ def test_m_m_c(policy: str, scope: Scope) -> None:
     """One queue for all, whether it is in front of the tasks, at the sender, or in the mind of an oracle."""
     model = Model(Poisson(rate_per_s=400), Exponential(10 * MS), tuples=TUPLES, tasks=5, queue=Queue(scope))
     wait, error = mean_wait_ms(model, policy)
-    assert wait == pytest.approx(erlang_c_wait(5, 0.8, 10), abs=error)
+    assert wait == pytest.approx(mean_wait(5, 0.4, 0.1), abs=error)
     assert error < 1
+
+
+@dataclass(frozen=True)
+class AtRandom:
+    """What splits a Poisson stream into Poisson streams."""
+
+    name: str = "at_random"
+    keyed: bool = False
+
+    def bind(self, tasks: int, rng: Random) -> AtRandomChooser:
+        return AtRandomChooser(tasks, rng)
+
+
+class AtRandomChooser:
+    def __init__(self, tasks: int, rng: Random) -> None:
+        self.draw = lambda: rng.randrange(tasks)
+
+    def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
+        return [self.draw() for _ in values]
+
+
+@pytest.mark.parametrize(("scope", "servers"), [(Scope.OWN, 1), (Scope.WORKER, 3)])
+def test_split_at_random_each_queue_is_one_of_its_own(scope: Scope, servers: int) -> None:
+    """Six tasks on two workers, 80 tuples/s for each task, which could do 100."""
+    model = Model(Poisson(rate_per_s=480), Exponential(10 * MS), tuples=TUPLES, tasks=6, workers=2, queue=Queue(scope))
+    wait, error = mean_wait_ms(model, AtRandom())
+    assert wait == pytest.approx(mean_wait(servers, servers * 0.08, 0.1), abs=error)
+    assert error < 8 / servers
 
 
 def test_round_robin_is_worse_than_one_queue_and_better_than_random_splitting() -> None:
     model = Model(Poisson(rate_per_s=400), Exponential(10 * MS), tuples=TUPLES, tasks=5)
     wait, _ = mean_wait_ms(model)
-    assert 2 * erlang_c_wait(5, 0.8, 10) < wait < 0.8 / 0.2 * 10
+    assert 2 * mean_wait(5, 0.4, 0.1) < wait < 0.8 / 0.2 * 10
 
 
 @pytest.mark.parametrize("senders", [1, 4])

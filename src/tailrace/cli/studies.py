@@ -37,6 +37,11 @@ from tailrace.cli.common import Conf, check_folder_of, conf_option, errors_for_p
     metavar="NAME",
     help="May be repeated; speed-ups are over the first.  [default: shuffle, osg, least_work, pull]",
 )
+@click.option(
+    "--replay",
+    metavar="RULE",
+    help="Emit late roots again: adaptive_timeout, du_timeout, fixed_timeout=MS or replicate=SHARE.  [default: none]",
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of tuples and arrivals.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write reports here.")
 @click.option(
@@ -50,6 +55,7 @@ def what_if(
     trace: Path | None,
     edges: tuple[str, ...],
     policies: tuple[str, ...],
+    replay: str | None,
     seed: int,
     json_file: Path | None,
     plots: Path | None,
@@ -59,6 +65,7 @@ def what_if(
     \b
       tailrace sim model.toml
       tailrace sim model.toml --policy shuffle --policy osg --policy pull --json reports.json --plots plots/
+      tailrace sim model.toml --policy shuffle --replay adaptive_timeout
       tailrace sim --trace DIR --policy osg --policy pull
 
     A model says how tuples arrive, what they cost, and what tasks, nodes and links there are: see docs/what-if.md.
@@ -70,17 +77,28 @@ def what_if(
         raise click.UsageError("a model or a trace, one of the two; did you mean tailrace sim --trace DIR?")
     if edges and trace is None:
         raise click.BadParameter("only a trace has edges to choose from", param_hint="--edge")
+    if replay and trace is not None:
+        raise click.BadParameter("a trace cannot say how long a tuple takes the second time", param_hint="--replay")
     from tailrace.chart import render_chart
-    from tailrace.sim import backlog_chart, latency_chart, named_policy, read_model, render_comparison, simulate
+    from tailrace.sim import (
+        backlog_chart,
+        latency_chart,
+        named_policy,
+        named_replay,
+        read_model,
+        render_comparison,
+        simulate,
+    )
 
     with errors_for_people():
+        rule = None if replay is None else named_replay(replay)
         if trace is not None:
             reports = _play(trace, edges, policies or ("osg", "least_work", "pull"), seed)
         else:
             assert file is not None
             model = read_model(file)
             groupings = [named_policy(name) for name in policies or ("shuffle", "osg", "least_work", "pull")]
-            reports = [simulate(model, grouping, seed=seed) for grouping in groupings]
+            reports = [simulate(model, grouping, replay=rule, seed=seed) for grouping in groupings]
     click.echo(render_comparison(reports))
     write_figures(json_file, [report.to_json() for report in reports])
     if plots is not None:
@@ -195,6 +213,22 @@ def osg(**options: Any) -> None:
     from tailrace.reproduce.osg import OSG
 
     _reproduce(OSG, **options)
+
+
+@reproduce.command()
+@_study_options(["3", "4", "5", "table2", "table3", "table5", "replay", "balance"], streams=5, seeds=1)
+def du(**options: Any) -> None:
+    """Replay by timeout, shared queues, balancing by latency (Du and Gupta, DCC 2016, and Du's thesis).
+
+    \b
+      tailrace reproduce du                             all, about ten minutes on 2 cores
+      tailrace reproduce du --figure replay --streams 2
+
+    Simulated, where the paper measured; the project's own variants beside the paper's, and where each technique loses.
+    """
+    from tailrace.reproduce.du import DU
+
+    _reproduce(DU, **options)
 
 
 def _reproduce(

@@ -20,10 +20,10 @@ from tailrace.errors import OptionError
 BURST = 32
 """Mean roots that a full bucket pays for: one stall holds up about ten roots, and there may be several at once."""
 
-WORTHLESS, WORTHWHILE = 0.1, 0.25
+WORTHLESS, WORTHWHILE = 0.2, 0.3
 """Shares of hedges that are first: below the one the bucket fills at ``LEAST``, above the other at its full rate.
-Found by simulation: hedges against stalls win a quarter and more up to nine tenths of the load, hedges of roots that
-are slow by content 16% at most, and those make p99 worse by 2 to 30%."""
+Found by simulation: against stalls of one operator 30% of hedges win at a load of 0.9, and more below; of roots that
+are slow by what is in them 16% at most, and hedging those makes p99 worse."""
 
 LEAST = 0.02
 """Of the full rate: enough hedges to see that they have begun to win."""

@@ -22,6 +22,10 @@ class Pending:
             self._waiting.pop(root, None)
             self._waiting[root] = now_ns
 
+    def is_empty(self) -> bool:
+        """Are all roots complete or hedged?"""
+        return not self._waiting
+
     def since_ns(self) -> float:
         """When the oldest root without a hedge was emitted; ``UNSEEN`` if there is none."""
         return next(iter(self._waiting.values()), UNSEEN)
@@ -48,13 +52,13 @@ class TimedReplayer:
     def __init__(self, timeout_ns: float, limits: Limits) -> None:
         self.timeout_ns = timeout_ns
         self.budget = Budget(limits)
-        self._pending = Pending()
+        self.pending = Pending()
 
     def emitted(self, root: int, now_ns: int) -> None:
-        self._pending.emitted(root, now_ns)
+        self.pending.emitted(root, now_ns)
 
     def completed(self, root: int, now_ns: int, hedge: bool) -> None:
-        emitted_ns, hedged = self._pending.completed(root)
+        emitted_ns, hedged = self.pending.completed(root)
         self.budget.completed(hedged, hedge)
         self.took(now_ns - emitted_ns, hedge)
 
@@ -72,12 +76,15 @@ class TimedReplayer:
 
     def due(self, now_ns: int) -> Sequence[int]:
         hedges = []
-        while now_ns - self._pending.since_ns() > self.timeout_ns and self.budget.affords():
+        while now_ns - self.pending.since_ns() > self.timeout_ns and self.budget.affords():
             self.budget.spend()
-            hedges.append(self._pending.hedge())
+            hedges.append(self.pending.hedge())
         return hedges
 
+    def next_ns(self) -> float:
+        return self.pending.since_ns() + self.timeout_ns + 1
+
     def wake_ns(self) -> int | None:
-        at_ns = self._pending.since_ns() + self.timeout_ns
+        next_ns = self.next_ns()
         # Without money nothing is due until work brings some in; then `due` is asked anyway.
-        return None if at_ns == UNSEEN or not self.budget.affords() else int(at_ns) + 1
+        return None if next_ns == UNSEEN or not self.budget.affords() else int(next_ns)

@@ -57,4 +57,8 @@ class ReplayRule(Protocol):
     @property
     def cancels(self) -> bool: ...
 
+    @property
+    def budget(self) -> float | None:
+        """What hedges may add to the work, as a share of it. None: no limit."""
+
     def bind(self, rng: Random) -> Replayer: ...

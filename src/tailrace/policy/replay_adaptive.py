@@ -59,9 +59,10 @@ class _AdaptiveReplayer(TimedReplayer):
         if timeout_ns != UNSEEN:
             self.timeout_ns = timeout_ns
 
-    def wake_ns(self) -> int | None:
-        wake_ns = super().wake_ns()
-        return wake_ns if wake_ns is None or self._ends_ns is None else min(wake_ns, self._ends_ns)
+    def next_ns(self) -> float:
+        """A period that ends may shorten the timeout."""
+        next_ns = super().next_ns()
+        return next_ns if self._ends_ns is None or self.pending.is_empty() else min(next_ns, self._ends_ns)
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,15 @@ class AdaptiveTimeout:
     def cancels(self) -> bool:
         return True
 
+    @property
+    def budget(self) -> float | None:
+        return self.limits.share
+
     def bind(self, rng: Random) -> _AdaptiveReplayer:
         return _AdaptiveReplayer(self.limits)
 
 
-def adaptive_timeout(*, budget: float | None = 0.05, gate: float | None = 0.9) -> AdaptiveTimeout:
+def adaptive_timeout(*, budget: float | None = 0.05, gate: float | None = 0.98) -> AdaptiveTimeout:
     """Emit a root again when it is slower than nine in ten.
 
     ``budget`` is what hedges may add to the work, ``gate`` the utilisation of the busiest operator above which there

@@ -23,8 +23,8 @@ class _StormReplayer:
     def __init__(self) -> None:
         self._pending: dict[int, int] = {}  # root -> its last emission
         self._replayed: set[int] = set()
-        self._young: list[int] = []
-        self._old: list[int] = []
+        self._young: dict[int, None] = {}  # in the order of emission
+        self._old: dict[int, None] = {}
         self._latencies: list[int] = []
         self._timeout_ns = UNSEEN
         self._rotated_ns = 0
@@ -32,7 +32,8 @@ class _StormReplayer:
 
     def emitted(self, root: int, now_ns: int) -> None:
         self._pending[root] = now_ns
-        self._young.append(root)
+        self._old.pop(root, None)
+        self._young[root] = None
 
     def completed(self, root: int, now_ns: int, hedge: bool) -> None:
         self._latencies.append(now_ns - self._pending.pop(root))
@@ -63,7 +64,7 @@ class _StormReplayer:
 
     def _rotate(self, now_ns: int) -> Sequence[int]:
         expired = [root for root in self._old if root in self._pending and root not in self._replayed]
-        self._old, self._young = self._young, []
+        self._old, self._young = self._young, {}
         self._rotated_ns = now_ns
         for root in expired:
             self._pending[root] = now_ns
@@ -71,9 +72,9 @@ class _StormReplayer:
         return expired
 
     def wake_ns(self) -> int | None:
-        if not self._pending or self._timeout_ns == UNSEEN:
+        if not self._pending or self._ends_ns is None:
             return None
-        return self._rotated_ns + max(1, int(self._timeout_ns))
+        return int(min(self._rotated_ns + self._timeout_ns, self._ends_ns))
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,10 @@ class DuTimeout:
     @property
     def cancels(self) -> bool:
         return False
+
+    @property
+    def budget(self) -> float | None:
+        return None
 
     def bind(self, rng: Random) -> _StormReplayer:
         return _StormReplayer()

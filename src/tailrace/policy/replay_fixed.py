@@ -26,6 +26,10 @@ class FixedTimeout:
     def cancels(self) -> bool:
         return True
 
+    @property
+    def budget(self) -> float | None:
+        return self.limits.share
+
     def bind(self, rng: Random) -> TimedReplayer:
         return TimedReplayer(self.timeout_ns, self.limits)
 

@@ -67,6 +67,10 @@ class Replicate:
     def cancels(self) -> bool:
         return False
 
+    @property
+    def budget(self) -> float | None:
+        return self.limits.share
+
     def bind(self, rng: Random) -> _Replicator:
         return _Replicator(self.fraction, self.limits, rng)
 

@@ -1,35 +1,37 @@
-"""Tuples in proportion to shares, as evenly as possible: smooth weighted round robin.
-
-Law: after n tuples no task is a whole tuple ahead of n times its share, whatever the shares, as long as they stay; and
-equal shares are plain round robin.
-"""
+"""Tuples in proportion to shares, as evenly as possible: smooth weighted round robin."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection
 
 
 class Shares:
-    """Of one sender's traffic, by task. Law: never negative, and their sum is 1."""
+    """Of one sender's traffic, by task.
+
+    Law: shares are never negative and their sum is 1. As long as they stay as they are, no task is ever a whole tuple
+    ahead of its share; equal shares are plain round robin.
+    """
 
     def __init__(self, tasks: int, first: int) -> None:
         self.of = [1 / tasks] * tasks
-        # What each task is owed, in tuples. The first turn begins with `first`; the head start is too small to matter.
+        # What each task is owed, in tuples. The first turn begins with `first`: a head start too small to matter.
         self._owed = [-1e-9 * ((task - first) % tasks) for task in range(tasks)]
 
-    def next(self, but: Container[int] = ()) -> int:
-        """The task whose turn it is, ``but`` some that are passed over. They are owed the tuple no longer."""
-        owed = self._owed
-        best = -1
-        for task, share in enumerate(self.of):
-            owed[task] += share
-            if task not in but and (best < 0 or owed[task] > owed[best]):
+    def next(self, but: Collection[int] = ()) -> int:
+        """The task whose turn it is. Those that are passed over leave their share of this turn to the others."""
+        shares, owed = self.of, self._owed
+        tasks = [task for task in range(len(shares)) if task not in but] if but else range(len(shares))
+        whole = sum(shares[task] for task in tasks)
+        best = tasks[0]
+        for task in tasks:
+            owed[task] += shares[task] / whole if whole else 1 / len(tasks)
+            if owed[task] > owed[best]:
                 best = task
         owed[best] -= 1
         return best
 
     def move(self, unit: float, slow: int, fast: int) -> None:
-        """As much of ``unit`` as there is."""
+        """``unit`` from one to the other, or as much of it as there is."""
         moved = min(unit, self.of[slow])
         self.of[slow] -= moved
         self.of[fast] += moved

@@ -35,7 +35,8 @@ def shown_difference(claim: Claim) -> str:
 
 
 def render_claims(figure: Figure, claims: Sequence[Claim]) -> str:
-    return render_table(f"Figure {figure.name}: {figure.title}", claims)
+    name = f"Figure {figure.name}" if figure.name.isdecimal() else figure.name
+    return render_table(f"{name}: {figure.title}", claims)
 
 
 def render_table(heading: str, claims: Sequence[Claim]) -> str:
@@ -59,9 +60,9 @@ def flat_claims(claims: Iterable[Claim]) -> dict[str, float]:
 
 
 def write_figure(figure: Figure, rows: Sequence[Row], claims: Sequence[Claim], folder: Path) -> list[Path]:
-    """``figure6.csv`` with the points, ``figure6.claims.csv``, and the charts."""
+    """``figure6.csv`` with the points, or ``table2.csv``; ``figure6.claims.csv``, and the charts."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem = f"figure{figure.name}"
+    stem = f"figure{figure.name}" if figure.name.isdecimal() else figure.name
     files = {f"{stem}.csv": _csv(rows), f"{stem}.claims.csv": _csv([_claim_row(claim) for claim in claims])}
     files |= {f"{stem}{part}.svg": render_chart(chart) for part, chart in figure.charts(rows).items()}
     for name, text in files.items():

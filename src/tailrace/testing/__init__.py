@@ -4,6 +4,15 @@ from tailrace.testing.clock import ManualClock
 from tailrace.testing.connectors import check_sink, check_source
 from tailrace.testing.grouping import check_grouping
 from tailrace.testing.placement import check_placement
+from tailrace.testing.replay import check_replay
 from tailrace.testing.scheduler import check_scheduler
 
-__all__ = ["ManualClock", "check_grouping", "check_placement", "check_scheduler", "check_sink", "check_source"]
+__all__ = [
+    "ManualClock",
+    "check_grouping",
+    "check_placement",
+    "check_replay",
+    "check_scheduler",
+    "check_sink",
+    "check_source",
+]

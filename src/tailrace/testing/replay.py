@@ -1,0 +1,185 @@
+"""The law of replay rules, as a function that any rule can be put through.
+
+The law is stated in ``tailrace.policy.replay``. The source in here keeps the rules for drivers and nothing else: its
+roots are quick or stuck by chance, tasks are now idle, now busy, and some roots are lost and emitted anew.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from random import Random
+
+import cloudpickle
+
+from tailrace.errors import shorten
+from tailrace.policy.budget import BURST
+from tailrace.policy.replay import Replayer, ReplayRule
+
+MS = 1_000_000
+EVERY_NS = MS
+WORK_NS = MS
+QUICK_NS, STUCK_NS = (2 * MS, 4 * MS), (50 * MS, 80 * MS)
+STUCK, LOST = 0.05, 0.02
+OBSERVE_EVERY = 100  # roots
+BUSY = (0.3, 0.3, 0.99)
+"""How busy the busiest operator is in the first, second and last third of a run."""
+
+_IN_ANOTHER_PROCESS = """
+import pickle, sys
+from tailrace.testing.replay import _hedge_everywhere
+sys.stdout.buffer.write(pickle.dumps(_hedge_everywhere(*pickle.load(sys.stdin.buffer))))
+"""
+
+Hedge = tuple[int, int]
+"""(when, root)"""
+
+
+def check_replay(rule: ReplayRule, *, roots: int = 6_000, seeds: Sequence[int] = (0, 1)) -> None:
+    """Raise ``AssertionError`` unless ``rule`` keeps the law on made-up traffic, for these seeds.
+
+    A thousand roots are a second. Starts one other Python process.
+    """
+    assert roots > 0 and seeds, "nothing to check: roots and seeds need at least one"
+    assert cloudpickle.loads(cloudpickle.dumps(rule)) == rule, f"a rule is a value: rule={rule.name}"
+    for seed in seeds:
+        for discards in (False, True):
+            first = _Source(rule, seed, discards).run(roots)
+            # Two that take turns: replayers must not share state through the rule.
+            one, two = _Source(rule, seed, discards), _Source(rule, seed, discards)
+            _check_same(rule, "equal seeds and equal traffic give equal hedges", first, one.run(roots // 2), seed)
+            _check_same(rule, "replayers of one rule share nothing", first, two.run(roots // 2), seed)
+            _check_same(rule, "replayers of one rule share nothing", first, one.run(roots), seed)
+    _check_other_process(rule, roots, seeds)
+
+
+class _Source:
+    """A source task and all that is behind it, on a time of its own."""
+
+    def __init__(self, rule: ReplayRule, seed: int, discards: bool) -> None:
+        self.rule, self.seed, self.discards = rule, seed, discards
+        self.replayer: Replayer = rule.bind(Random(seed))
+        self.rng = Random(seed + 1_000)
+        self.events: list[tuple[int, int, int, bool]] = []  # (at, sequence, root, hedge)
+        self.sequence = 0
+        self.emitted = 0
+        self.pending: set[int] = set()
+        self.hedged: set[int] = set()
+        self.hedges: list[Hedge] = []
+        self.works_ns = [0, 0]  # of first and second incarnations
+
+    def run(self, until: int) -> list[Hedge]:
+        """Emit as many roots in all, and see the last of them through only if there were as many already."""
+        for root in range(self.emitted, until):
+            self.catch_up((root + 1) * EVERY_NS)
+            self.emitted = root + 1
+            self.pending.add(root)
+            self.replayer.emitted(root, (root + 1) * EVERY_NS)
+            if self.rng.random() < LOST:
+                self.replayer.emitted(root, (root + 1) * EVERY_NS)
+            self.send(root, False, (root + 1) * EVERY_NS)
+            if root % OBSERVE_EVERY == 0:
+                self.replayer.observed(BUSY[root * len(BUSY) // until], (root + 1) * EVERY_NS)
+            self.ask((root + 1) * EVERY_NS)
+        return self.hedges
+
+    def send(self, root: int, hedge: bool, now_ns: int) -> None:
+        latency_ns = self.rng.randrange(*(STUCK_NS if self.rng.random() < STUCK else QUICK_NS))
+        self.sequence += 1
+        heapq.heappush(self.events, (now_ns + latency_ns, self.sequence, root, hedge))
+
+    def catch_up(self, now_ns: int) -> None:
+        """Let happen, and ask, whatever comes before ``now_ns``."""
+        while True:
+            wake_ns = self.replayer.wake_ns()
+            event_ns = self.events[0][0] if self.events else now_ns
+            before_ns = min(event_ns, now_ns, wake_ns or now_ns) - 1
+            if self.asked(before_ns):
+                raise self.broken("nothing is due before the moment that wake_ns names", at_ns=before_ns)
+            if wake_ns is not None and before_ns + 1 < min(event_ns, now_ns):
+                self.ask(before_ns + 1)
+                if self.replayer.wake_ns() == wake_ns:
+                    raise self.broken("a moment that wake_ns names passes", wake_ns=wake_ns)
+            elif event_ns < now_ns:
+                self.happen(*heapq.heappop(self.events))
+            else:
+                return
+
+    def happen(self, at_ns: int, _: int, root: int, hedge: bool) -> None:
+        late = root not in self.pending
+        if late and hedge and self.discards and self.rule.cancels:
+            self.replayer.discarded(hedge)
+        else:
+            self.works_ns[hedge] += WORK_NS
+            self.replayer.executed(WORK_NS, hedge)
+        if not late:
+            self.pending.remove(root)
+            self.replayer.completed(root, at_ns, hedge)
+        self.ask(at_ns)
+
+    def ask(self, now_ns: int) -> None:
+        for root in self.asked(now_ns):
+            self.hedges.append((now_ns, root))
+            self.send(root, True, now_ns)
+        self.check_budget()
+
+    def asked(self, now_ns: int) -> Sequence[int]:
+        roots = self.replayer.due(now_ns)
+        for root in roots:
+            facts = {"at_ns": now_ns, "root": shorten(root)}
+            if not isinstance(root, int) or not 0 <= root < self.emitted:
+                raise self.broken("only roots that were emitted are due", **facts)
+            if root not in self.pending:
+                raise self.broken("a root that is complete is not due", **facts)
+            if root in self.hedged:
+                raise self.broken("a root is due once in its life", **facts)
+            self.hedged.add(root)
+        return roots
+
+    def check_budget(self) -> None:
+        """A hedge that is always run costs a root's work, no more and no less."""
+        budget, issued_ns = self.rule.budget, len(self.hedges) * WORK_NS
+        if budget is None or self.discards:
+            return
+        allowed_ns = budget * self.works_ns[0] + BURST * WORK_NS
+        if issued_ns > allowed_ns:
+            raise self.broken("hedges cost no more than the budget", issued_ns=issued_ns, allowed_ns=allowed_ns)
+
+    def broken(self, law: str, **facts: object) -> AssertionError:
+        return _broken(self.rule, law, seed=self.seed, **facts)
+
+
+def _broken(rule: ReplayRule, law: str, **facts: object) -> AssertionError:
+    details = " ".join(f"{name}={fact}" for name, fact in facts.items())
+    return AssertionError(f"replay rule breaks its law: {law}: rule={rule.name} {details}")
+
+
+def _check_same(rule: ReplayRule, law: str, expected: list[Hedge], given: list[Hedge], seed: int) -> None:
+    for left, right in zip(expected, given, strict=False):
+        if left != right:
+            raise _broken(rule, law, seed=seed, expected=left, given=right)
+
+
+def _hedge_everywhere(rule: ReplayRule, roots: int, seeds: Sequence[int]) -> dict[int, list[Hedge]]:
+    return {seed: _Source(rule, seed, discards=False).run(roots) for seed in seeds}
+
+
+def _check_other_process(rule: ReplayRule, roots: int, seeds: Sequence[int]) -> None:
+    hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    done = subprocess.run(
+        [sys.executable, "-c", _IN_ANOTHER_PROCESS],
+        input=cloudpickle.dumps((rule, roots, list(seeds))),
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        timeout=60,
+    )
+    law = "equal hedges in any process"
+    if done.returncode != 0:
+        raise _broken(rule, law, error=done.stderr.decode(errors="replace").strip().rpartition("\n")[2])
+    there = pickle.loads(done.stdout)
+    for seed, here in _hedge_everywhere(rule, roots, seeds).items():
+        _check_same(rule, law, here, there[seed], seed)

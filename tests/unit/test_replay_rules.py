@@ -1,0 +1,369 @@
+"""Each replay rule keeps the law and does what its name says; ``check_replay`` finds those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from tailrace.clock import MILLISECOND_NS as MS
+from tailrace.clock import SECOND_NS
+from tailrace.errors import OptionError
+from tailrace.policy import ReplayRule, adaptive_timeout, du_timeout, fixed_timeout, replicate
+from tailrace.policy.budget import BURST, LEAST, Budget, Limits
+from tailrace.policy.latencies import FEWEST, UNSEEN, Latencies
+from tailrace.policy.overdue import TimedReplayer
+from tailrace.policy.replay_adaptive import algorithm_1
+from tailrace.testing import check_replay
+
+ALL: list[ReplayRule] = [
+    adaptive_timeout(),
+    adaptive_timeout(budget=0.01, gate=0.5),
+    adaptive_timeout(budget=None, gate=None),
+    fixed_timeout(5),
+    fixed_timeout(5, budget=0.02),
+    fixed_timeout(5, gate=0.8),
+    replicate(0.2),
+    replicate(1.0, budget=0.05, gate=0.8),
+    du_timeout(),
+]
+
+
+@pytest.mark.parametrize("rule", ALL, ids=str)
+def test_the_law_of_replay_rules(rule: ReplayRule) -> None:
+    check_replay(rule, roots=2_500, seeds=(0,))
+
+
+# -- rules that break it
+
+
+@dataclass
+class Broken:
+    """Fixed timeouts with one thing changed."""
+
+    change: Callable[[TimedReplayer], None]
+    limits: Limits = field(default_factory=lambda: Limits(None, None))
+    budget: float | None = None
+    name: str = "broken"
+    cancels: bool = True
+
+    def bind(self, rng: Random) -> TimedReplayer:
+        replayer = TimedReplayer(5 * MS, self.limits)
+        self.change(replayer)
+        return replayer
+
+
+def due(change: Callable[[Sequence[int], int], Sequence[int]]) -> Callable[[TimedReplayer], None]:
+    def changed(replayer: TimedReplayer) -> None:
+        before = replayer.due
+        replayer.due = lambda now_ns: change(before(now_ns), now_ns)  # type: ignore[method-assign]
+
+    return changed
+
+
+def early(replayer: TimedReplayer) -> None:
+    replayer.wake_ns = lambda: 10**12  # type: ignore[method-assign]
+
+
+def never_passes(replayer: TimedReplayer) -> None:
+    wake_ns = replayer.wake_ns
+    replayer.wake_ns = lambda: None if wake_ns() is None else 3 * MS + 7  # type: ignore[method-assign]
+
+
+shared: list[int] = []
+
+
+def shares(replayer: TimedReplayer) -> None:
+    emitted = replayer.emitted
+
+    def count(root: int, now_ns: int) -> None:
+        shared.append(root)
+        replayer.timeout_ns = 5 * MS + len(shared)
+        emitted(root, now_ns)
+
+    replayer.emitted = count  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("rule", "law"),
+    [
+        (Broken(due(lambda roots, now_ns: [*roots, 10**9])), "only roots that were emitted are due"),
+        (Broken(due(lambda roots, now_ns: [0] if now_ns > 90 * MS else [])), "a root that is complete is not due"),
+        (Broken(due(lambda roots, now_ns: [*roots, *roots])), "a root is due once in its life"),
+        (Broken(early), "nothing is due before the moment that wake_ns names"),
+        (Broken(never_passes), "a moment that wake_ns names passes"),
+        (Broken(lambda _: None, Limits(0.05, None), budget=0.01), "hedges cost no more than the budget"),
+        (Broken(shares), "equal seeds and equal traffic give equal hedges"),
+    ],
+)
+def test_the_kit_finds_rules_that_break_the_law(rule: Broken, law: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailrace.testing.replay.cloudpickle.loads", lambda _: rule)  # values are not the matter here
+    with pytest.raises(AssertionError, match=f"{law}: rule=broken"):
+        check_replay(rule, roots=2_500)
+
+
+def test_a_rule_that_hedges_by_hash_is_found() -> None:
+    """Another process has another order of hashes."""
+
+    @dataclass(frozen=True)
+    class ByHash:
+        name: str = "by_hash"
+        cancels: bool = True
+        budget: float | None = None
+
+        def bind(self, rng: Random) -> TimedReplayer:
+            return TimedReplayer((1 + hash("x") % 9) * MS, Limits(None, None))
+
+    with pytest.raises(AssertionError, match="equal hedges in any process: rule=by_hash"):
+        check_replay(ByHash(), seeds=(0,))
+
+
+# -- what each rule says
+
+
+def test_algorithm_1_is_the_papers() -> None:
+    assert algorithm_1(10, 11, 21, 100) == 10, "p99 is more than twice p90"
+    assert algorithm_1(10, 11, 20, 23) == 11, "p99.9 is more than twice p95"
+    assert algorithm_1(10, 11, 20, 22) == 22
+
+
+def test_a_fixed_timeout_is_exact_and_counts_from_the_first_emission() -> None:
+    replayer = fixed_timeout(5).bind(Random(0))
+    replayer.emitted(7, 100)
+    assert replayer.wake_ns() == 100 + 5 * MS + 1
+    assert not replayer.due(100 + 5 * MS)
+    assert replayer.due(100 + 5 * MS + 1) == [7]
+    assert replayer.wake_ns() is None
+    replayer.emitted(7, 200 * MS)  # after a loss
+    assert not replayer.due(300 * MS), "a root is hedged once"
+
+
+def run_period(replayer: TimedReplayer, latencies_ms: Sequence[float], hedge: bool = False) -> None:
+    """A second in which roots take so long, one after the other."""
+    replayer.due(0)
+    for root, latency in enumerate(latencies_ms):
+        replayer.emitted(root, 0)
+        replayer.executed(MS, False)
+        replayer.completed(root, round(latency * MS), hedge)
+    replayer.due(SECOND_NS)
+
+
+def test_without_a_budget_the_timeout_is_algorithm_1s() -> None:
+    replayer = adaptive_timeout(budget=None, gate=None).bind(Random(0))
+    run_period(replayer, [1.0] * 950 + [10.0] * 50)
+    assert replayer.timeout_ns == MS
+    replayer = adaptive_timeout(budget=None, gate=None).bind(Random(0))
+    run_period(replayer, [float(n) for n in range(1, 1001)])
+    assert replayer.timeout_ns == 999 * MS
+
+
+def test_with_a_budget_the_timeout_is_what_the_budget_can_pay_for() -> None:
+    replayer = adaptive_timeout(budget=0.03).bind(Random(0))
+    run_period(replayer, [float(n) for n in range(1, 1001)])
+    assert replayer.timeout_ns == 970 * MS, "a hedge is taken to cost a root's work"
+    replayer = adaptive_timeout(budget=0.5).bind(Random(0))
+    run_period(replayer, [float(n) for n in range(1, 1001)])
+    assert replayer.timeout_ns == 900 * MS, "never below nine in ten"
+
+
+def test_nothing_is_hedged_before_there_are_latencies_work_and_room() -> None:
+    replayer = adaptive_timeout().bind(Random(0))
+    replayer.emitted(10_000, 0)
+    run_period(replayer, [1.0] * 1_000)
+    assert not replayer.due(2 * SECOND_NS), "nobody has said how busy tasks are"
+    replayer.observed(0.3, 2 * SECOND_NS)
+    assert replayer.due(2 * SECOND_NS) == [10_000]
+
+
+def test_replication_draws_its_share_and_asks_the_budget() -> None:
+    replayer = replicate(0.2).bind(Random(1))
+    copies = 0
+    for root in range(5_000):
+        replayer.emitted(root, root)
+        copies += len(replayer.due(root))
+        assert not replayer.due(root)
+    assert copies == pytest.approx(1_000, abs=100)
+    poor = replicate(1.0, budget=0.1).bind(Random(1))
+    poor.emitted(0, 0)
+    assert not poor.due(0), "nothing has been earned yet"
+
+
+def test_the_papers_timers_fire_between_one_timeout_and_two() -> None:
+    replayer = du_timeout().bind(Random(0))
+    replayer.due(0)
+    for root in range(1_000):
+        replayer.emitted(root, root * MS)
+        replayer.completed(root, (root + 10) * MS, False)
+    replayer.due(SECOND_NS + 10 * MS)  # p90, p95, p99 and p99.9 are all 10 ms; the buckets turn
+    ages = []
+    now_ns, root = SECOND_NS + 11 * MS, 1_000
+    while root < 1_200:
+        replayer.emitted(root, now_ns)
+        born = {root: now_ns}
+        while not (found := replayer.due(now_ns)):
+            now_ns = replayer.wake_ns() or 0
+        assert found == [root], found
+        ages.append(now_ns - born[root])
+        now_ns += 10 * MS
+        replayer.completed(root, now_ns, True)
+        root += 1
+        now_ns += (root * 7 % 10) * MS
+    assert min(ages) >= 10 * MS
+    assert max(ages) <= 20 * MS + MS
+    assert max(ages) - min(ages) >= 8 * MS
+
+
+def test_the_papers_estimate_feeds_on_replays() -> None:
+    """A root that took 500 ms counts as 1 ms, because it was complete 1 ms after its replay."""
+    replayer = du_timeout().bind(Random(0))
+    replayer.due(0)
+    for root in range(100):
+        replayer.emitted(root, 0)
+        replayer.completed(root, 10 * MS, False)
+    replayer.due(SECOND_NS)
+    replayer.emitted(1_000, SECOND_NS + MS)
+    assert not replayer.due(SECOND_NS + 10 * MS)
+    assert replayer.due(SECOND_NS + 501 * MS) == [1_000]
+    replayer.completed(1_000, SECOND_NS + 502 * MS, True)
+    replayer.due(2 * SECOND_NS)
+    assert replayer.wake_ns() is None
+    replayer.emitted(1_001, 2 * SECOND_NS)
+    assert replayer.wake_ns() == 2 * SECOND_NS + MS
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: fixed_timeout(0), "a timeout is a time above zero: ms=0: did you mean replicate"),
+        (lambda: replicate(20), "a fraction of the roots is 0 to 1: fraction=20: did you mean 0.2?"),
+        (lambda: adaptive_timeout(budget=5), "a budget is a share of the work, above 0 and up to 1, or None: budget=5"),
+        (lambda: adaptive_timeout(gate=0), "a gate is a utilisation, above 0 and up to 1, or None: gate=0"),
+    ],
+)
+def test_bad_options(make: Callable[[], object], text: str) -> None:
+    with pytest.raises(OptionError) as error:
+        make()
+    assert text in str(error.value)
+
+
+# -- the purse
+
+
+def earn(budget: Budget, roots: int, work_ns: int = MS) -> None:
+    for _ in range(roots):
+        budget.executed(work_ns, False)
+        budget.completed(hedged=False, won=False)
+
+
+def hedges(budget: Budget, won: bool, discarded: bool, limit: int = 10_000) -> int:
+    """As many as it pays for, each run by one task."""
+    issued = 0
+    while issued < limit and budget.affords():
+        budget.spend()
+        issued += 1
+        budget.executed(MS, True)
+        if discarded:
+            budget.discarded(False)
+        budget.completed(hedged=True, won=won)
+    return issued
+
+
+def test_a_bucket_fills_by_work_and_holds_a_burst() -> None:
+    budget = Budget(Limits(0.1, None))
+    assert not budget.affords()
+    earn(budget, 100)
+    assert hedges(budget, True, False) == 10
+    earn(budget, 100_000)
+    assert hedges(budget, True, False) == BURST
+
+
+def test_a_hedge_that_spares_the_other_incarnation_costs_little() -> None:
+    budget = Budget(Limits(0.05, None))
+    issued = 0
+    for _ in range(100):
+        earn(budget, 100)
+        issued += hedges(budget, True, True, limit=50)
+    assert issued > 4_000, "against 500 that cost a root's work each"
+
+
+def test_hedges_that_lose_close_the_purse_and_those_that_win_open_it() -> None:
+    budget = Budget(Limits(0.1, None))
+    for _ in range(100):
+        earn(budget, 100)
+        hedges(budget, False, False)
+    assert budget.worth() == LEAST
+    earn(budget, 1_000)
+    assert hedges(budget, False, False) <= 0.1 * 1_000 * LEAST + 1
+    for _ in range(200):
+        earn(budget, 1_000)
+        hedges(budget, True, False)
+    assert budget.worth() == 1.0
+
+
+def test_the_gate_closes_on_the_average_and_opens_further_down() -> None:
+    budget = Budget(Limits(None, 0.8))
+    assert not budget.affords(), "not before it is known that there is room"
+    now_ns = 0
+
+    def observe(utilisation: float, seconds: int) -> bool:
+        nonlocal now_ns
+        for _ in range(10 * seconds):
+            now_ns += SECOND_NS // 10
+            budget.observed(utilisation, now_ns)
+        return budget.affords()
+
+    assert observe(0.5, 10)
+    assert observe(1.0, 1), "one busy second is not enough"
+    assert not observe(1.0, 10)
+    assert not observe(0.78, 60)
+    assert observe(0.7, 30)
+    assert observe(0.78, 60)
+
+
+# -- censored latencies
+
+
+def test_quantiles_of_plain_samples() -> None:
+    latencies = Latencies()
+    for latency in range(1, 101):
+        latencies.add(latency, False)
+    assert latencies.end_period([0.5, 0.9, 0.99, 1.0]) == [50, 90, 99, 100]
+
+
+def test_censored_samples_raise_what_is_slower() -> None:
+    """Of 100 roots 10 are hedged at 5: half of the rest take longer than any of them is known to."""
+    latencies = Latencies()
+    for _ in range(80):
+        latencies.add(1, False)
+    for _ in range(10):
+        latencies.add(5, True)
+    for latency in range(10, 20):
+        latencies.add(latency, False)
+    assert latencies.end_period([0.8, 0.9, 0.98]) == [1, 14, 18]
+
+
+def test_what_nobody_has_seen_is_not_made_up() -> None:
+    latencies = Latencies()
+    for _ in range(90):
+        latencies.add(1, False)
+    for _ in range(10):
+        latencies.add(2, True)
+    assert latencies.end_period([0.9, 0.91]) == [1, UNSEEN]
+    few = Latencies()
+    for _ in range(FEWEST - 1):
+        few.add(1, False)
+    assert few.end_period([0.5]) == [UNSEEN]
+
+
+def test_a_window_goes_back_as_far_as_it_must() -> None:
+    latencies = Latencies()
+    for period in range(30):
+        for _ in range(100):
+            latencies.add(period, False)
+        newest = latencies.end_period([0.001])
+    assert newest == [20], "ten periods of a hundred"
+    for _ in range(2_000):
+        latencies.add(99, False)
+    assert latencies.end_period([0.001]) == [99]
