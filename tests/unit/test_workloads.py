@@ -96,6 +96,17 @@ def test_the_simulator_gets_the_same_stream(name: str) -> None:
     assert fast == pytest.approx(sum(workload.works_ns), rel=1e-6)
 
 
+def test_several_sources_deal_the_stream_out_as_the_simulator_does() -> None:
+    workload = made("exclamation", replace(SMALL, sources=3))
+    source = workload.topology(Setup("/nowhere")).operator("source")
+    assert (source.tasks, workload.model().senders) == (3, 3)
+    far_ns = 2 * workload.due_ns[-1]
+    for split, name in enumerate(source.body.splits(3)):
+        reader = source.body.open(SplitStart(name, elapsed_ns=far_ns))
+        roots = [record.value[0] for record in reader.poll(len(workload.bodies), far_ns)]
+        assert roots == [root for root in range(300) if root % 3 == split]
+
+
 def test_tuples_that_cost_nothing_have_no_model() -> None:
     with pytest.raises(OptionError, match="tuples that cost nothing have no queue to simulate: workload=sol"):
         made("sol").model()

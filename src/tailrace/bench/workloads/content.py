@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tailrace.bench.workloads.workload import Draw, Stage, Workload
+from tailrace.bench.workloads.workload import Declare, Draw, Workload
 from tailrace.sim import ByContent
 from tailrace.topology import Stream
 
@@ -26,8 +26,8 @@ def content(draw: Draw) -> Workload:
     return Workload("content", draw, bodies, bodies, tuple(works_ns), due_ns, partial(_one_operator, cost_of))
 
 
-def _one_operator(cost_of: dict[int, int], stream: Stream, stage: Stage) -> None:
-    stage.end(stage.map(stream, "work", cost_of.__getitem__))
+def _one_operator(cost_of: dict[int, int], stream: Stream, declare: Declare) -> None:
+    declare.end(declare.map(stream, "work", cost_of.__getitem__))
 
 
 def micro(draw: Draw) -> Workload:
@@ -38,8 +38,8 @@ def micro(draw: Draw) -> Workload:
     return Workload("micro", draw, keys, keys, works_ns, draw.due_by_load_ns(works_ns), partial(_constant, work_ns))
 
 
-def _constant(work_ns: int, stream: Stream, stage: Stage) -> None:
-    stage.end(stage.map(stream, "work", partial(constant, work_ns)))
+def _constant(work_ns: int, stream: Stream, declare: Declare) -> None:
+    declare.end(declare.map(stream, "work", partial(constant, work_ns)))
 
 
 def constant(work_ns: int, body: object) -> int:

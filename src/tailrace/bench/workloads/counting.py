@@ -8,7 +8,7 @@ from functools import partial
 from tailrace.bench.words import sentences
 from tailrace.bench.workloads.timetable import Item
 from tailrace.bench.workloads.working import Splitting
-from tailrace.bench.workloads.workload import Draw, Stage, Workload
+from tailrace.bench.workloads.workload import Declare, Draw, Workload
 from tailrace.policy import fields
 from tailrace.topology import Stream
 
@@ -50,9 +50,9 @@ class RunningCount:
         return index, due_ns, (place, (word, self._counts[word]))
 
 
-def _build(unit_ns: int, stream: Stream, stage: Stage) -> None:
-    setup, tasks = stage.setup, stage.draw.tasks
-    split = partial(Splitting, stage.work(partial(cost_ns, unit_ns), str.split))
+def _build(unit_ns: int, stream: Stream, declare: Declare) -> None:
+    setup, tasks = declare.setup, declare.draw.tasks
+    split = partial(Splitting, declare.work(partial(cost_ns, unit_ns), str.split))
     words = stream.flat_map("split", split, tasks=tasks, grouping=setup.grouping, kind=setup.means.kind)
     counts = words.map("count", RunningCount, tasks=tasks, grouping=fields(word_of), stateful=True)
-    stage.end(counts, part_of=place_of)
+    declare.end(counts, part_of=place_of)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from tailrace.bench.workloads.timetable import Item
-from tailrace.bench.workloads.workload import Draw, Stage, Workload
+from tailrace.bench.workloads.workload import Declare, Draw, Workload
 from tailrace.policy import fields
 from tailrace.topology import Stream
 
@@ -64,13 +64,13 @@ class Count:
         return index, due_ns, (identity, self._counts[identity])
 
 
-def _sol(stream: Stream, stage: Stage) -> None:
+def _sol(stream: Stream, declare: Declare) -> None:
     for number in range(OPERATORS):
-        stream = stream.map(f"pass{number + 1}", same, tasks=stage.draw.tasks, grouping=stage.setup.grouping)
-    stage.end(stream)
+        stream = stream.map(f"pass{number + 1}", same, tasks=declare.draw.tasks, grouping=declare.setup.grouping)
+    declare.end(stream)
 
 
-def _throughput(stream: Stream, stage: Stage) -> None:
-    tasks = stage.draw.tasks
-    passed = stream.map("pass", same, tasks=tasks, grouping=stage.setup.grouping)
-    stage.end(passed.map("count", Count, tasks=tasks, grouping=fields(identity_of_item), stateful=True))
+def _throughput(stream: Stream, declare: Declare) -> None:
+    tasks = declare.draw.tasks
+    passed = stream.map("pass", same, tasks=tasks, grouping=declare.setup.grouping)
+    declare.end(passed.map("count", Count, tasks=tasks, grouping=fields(identity_of_item), stateful=True))

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from tailrace.bench.workloads.content import constant
-from tailrace.bench.workloads.workload import Build, Draw, Stage, Workload, itself
+from tailrace.bench.workloads.workload import Build, Declare, Draw, Workload, itself
 from tailrace.topology import Stream
 
 UNITS = 4  # of every operator: the paper's millisecond, at the usual unit
@@ -58,23 +58,23 @@ def counted(page: str) -> str:
     return page + "-counted"
 
 
-def _through(stream: Stream, stage: Stage, operators: dict[str, Callable[[Any], Any]]) -> Stream:
-    cost_ns = partial(constant, UNITS * stage.draw.unit_ns)
+def _through(stream: Stream, declare: Declare, operators: dict[str, Callable[[Any], Any]]) -> Stream:
+    cost_ns = partial(constant, UNITS * declare.draw.unit_ns)
     for name, result in operators.items():
-        stream = stage.map(stream, name, cost_ns, result)
+        stream = declare.map(stream, name, cost_ns, result)
     return stream
 
 
-def _exclaim(stream: Stream, stage: Stage) -> None:
-    stage.end(_through(stream, stage, dict.fromkeys(("exclaim1", "exclaim2", "exclaim3"), exclaim)))
+def _exclaim(stream: Stream, declare: Declare) -> None:
+    declare.end(_through(stream, declare, dict.fromkeys(("exclaim1", "exclaim2", "exclaim3"), exclaim)))
 
 
-def _load(stream: Stream, stage: Stage) -> None:
+def _load(stream: Stream, declare: Declare) -> None:
     passing = dict.fromkeys(("filter1", "join", "filter2"), itself)
-    stage.end(_through(stream, stage, {"transform": most_of, **passing, "aggregate": counted}))
+    declare.end(_through(stream, declare, {"transform": most_of, **passing, "aggregate": counted}))
 
 
-def _process(stream: Stream, stage: Stage) -> None:
-    transformed = _through(stream, stage, {"transform": itself})
-    stage.end(_through(transformed, stage, {"filter": itself, "join1": itself}), "sink1")
-    stage.end(_through(transformed, stage, {"join2": most_of, "normalise": str.lower}), "sink2")
+def _process(stream: Stream, declare: Declare) -> None:
+    transformed = _through(stream, declare, {"transform": itself})
+    declare.end(_through(transformed, declare, {"filter": itself, "join1": itself}), "sink1")
+    declare.end(_through(transformed, declare, {"join2": most_of, "normalise": str.lower}), "sink2")

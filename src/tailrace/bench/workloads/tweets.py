@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from tailrace.bench.workloads.followers import USERS, reach
-from tailrace.bench.workloads.workload import Draw, Stage, Workload, itself
+from tailrace.bench.workloads.workload import Declare, Draw, Workload, itself
 from tailrace.topology import Stream
 
 ENTITIES = 35_000
@@ -83,5 +83,5 @@ def _workload(
     return Workload(name, draw, bodies, keys, works_ns, due_ns, partial(_build, cost_ns), key_of)
 
 
-def _build(cost_ns: Callable[[Any], int], stream: Stream, stage: Stage) -> None:
-    stage.end(stage.map(stream, "work", cost_ns))
+def _build(cost_ns: Callable[[Any], int], stream: Stream, declare: Declare) -> None:
+    declare.end(declare.map(stream, "work", cost_ns))

@@ -35,12 +35,13 @@ class Draw:
     load: float = 0.95  # share of what the tasks can sustain; of the paper's rate where tuples cost nothing
     unit_ns: int = UNIT_NS
     tasks: int = 5  # of each operator
+    sources: int = 1  # tasks of the source, which take turns
     poisson: bool = False  # otherwise evenly spaced
     slowness: tuple[float, ...] = ()  # of each task; empty: all 1
     stalls: bool = False  # 1% of all executions take 50 times as long
 
     def __post_init__(self) -> None:
-        for name in ("tuples", "load", "unit_ns", "tasks"):
+        for name in ("tuples", "load", "unit_ns", "tasks", "sources"):
             if getattr(self, name) <= 0:
                 raise OptionError(f"a workload needs more than nothing: {name}={getattr(self, name)}")
         if self.slowness and (len(self.slowness) != self.tasks or min(self.slowness) <= 0):
@@ -83,7 +84,7 @@ class Setup:
 class Build(Protocol):
     """From the stream of the source on, declare the rest of a topology."""
 
-    def __call__(self, stream: Stream, stage: Stage) -> None: ...
+    def __call__(self, stream: Stream, declare: Declare) -> None: ...
 
 
 def itself(body: Any) -> Any:
@@ -122,21 +123,22 @@ class Workload:
 
     def topology(self, setup: Setup) -> Topology:
         topology = Topology(self.name)
-        stream = topology.source("source", Timetable(self.bodies, self.due_ns))
-        self.build(stream, Stage(self.draw, setup))
+        stream = topology.source("source", Timetable(self.bodies, self.due_ns), tasks=self.draw.sources)
+        self.build(stream, Declare(self.draw, setup))
         return topology
 
     def model(self, link_ns: int = 0) -> Model:
         """The source, the edge under study and the operator behind it, for the simulator."""
         if not self.works_ns:
             raise OptionError(f"tuples that cost nothing have no queue to simulate: workload={self.name}")
-        nodes = tuple(Node(1 / slow) for slow in self.draw.slowness) or (Node(),)
+        draw = self.draw
+        nodes = tuple(Node(1 / slow) for slow in draw.slowness) or (Node(),)
         service, due = Trace(self.keys, self.works_ns), Recorded(self.due_ns)
-        return Model(due, service, self.draw.tuples, self.draw.tasks, nodes=nodes, link=Link(link_ns))
+        return Model(due, service, draw.tuples, draw.tasks, draw.sources, nodes=nodes, link=Link(link_ns))
 
 
 @dataclass(frozen=True)
-class Stage:
+class Declare:
     """Declares operators and sinks as a draw and a setup want them."""
 
     draw: Draw
