@@ -92,6 +92,37 @@ def test_cut_of_the_acks(ring: bool, tmp_path: Path) -> None:
     assert progress["recoveries"] >= 1 and restarts(progress) == [0, 0]
 
 
+def test_cut_of_the_credits(tmp_path: Path) -> None:
+    """A task whose credits were lost on their way gets tuples again."""
+    ports = tmp_path / "ports"
+    ports.write_text("")
+    out = tr.to_list()
+    topology = tr.Topology("credit-cuts")
+    numbers = topology.source("numbers", tr.at_rate(range(2000), 1000))
+    numbers.map("far", CutAcks(ports, 700), tasks=2, grouping=tr.pull()).map("label", Label, grouping=tr.local()).sink(
+        "out", out
+    )
+    source = homes(topology, 3, "numbers")[0]
+    assert source not in homes(topology, 3, "far")
+    with running(topology, workers=3) as run:
+        ports.write_text(" ".join(map(str, listening_ports(run.workerPids()[source]))))
+        progress = finish(run)
+    wait_until((tmp_path / "cut").exists, 1)
+    assert_same_rows((number for number, _ in out.values), range(2000))
+    assert {task for number, task in out.values if number > 1800} == {0, 1}, "one of the tasks gets nothing any more"
+    assert progress["recoveries"] >= 1 and restarts(progress) == [0, 0, 0]
+
+
+class Label:
+    """Says which task a tuple came to."""
+
+    def open(self, context: tr.Context) -> None:
+        self.task = context.task
+
+    def process(self, number: int) -> tuple[int, int]:
+        return number, self.task
+
+
 class CutAcks:
     def __init__(self, ports: Path, at: int) -> None:
         self.ports, self.at = ports, at

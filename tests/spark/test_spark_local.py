@@ -208,3 +208,14 @@ def test_doctor_names_another_version(spark: SparkSession, monkeypatch: pytest.M
     monkeypatch.setattr("tailrace.spark.doctor.VERSION", "9.9")
     (problem,) = [finding for finding in examine(spark) if not finding.ok]
     assert problem.detail == f"tailrace {ours}, the driver has 9.9; could they be the same?"
+
+
+def test_tasks_chosen_by_load(spark: SparkSession) -> None:
+    sink = tr.to_list()
+    topology = tr.Topology("load")
+    numbers = topology.source("numbers", tr.from_iterable(range(5_000)), tasks=2)
+    pulled = numbers.map("pulled", row, tasks=3, grouping=tr.pull())
+    pulled.map("least", dict, tasks=2, grouping=tr.least_work("n")).sink("out", sink)
+    with running_on(spark, topology, workers=2) as run:
+        finish(run)
+    assert_same_rows((found["n"] for found in sink.values), range(5_000))

@@ -19,6 +19,8 @@ from tailrace.core.opentask import AsyncTask, BatchTask
 from tailrace.core.plan import Plan, make_plan
 from tailrace.core.router import MAX_BUNDLE
 from tailrace.core.task import ObservedTask, PlainTask, Task
+from tailrace.errors import TailraceError
+from tailrace.policy import least_work
 from tailrace.policy.feedback import Message
 from tailrace.policy.grouping import ALL, HELD
 from tailrace.sim.shapes import SimSink, SimSource
@@ -335,6 +337,24 @@ def test_batches_report_the_share_of_each_tuple() -> None:
     kit.task.run(0)
     kit.receiving.look_up()
     assert kit.before.story == [("executed", 0, "a", None, 5, 1), ("executed", 0, "b", None, 5, 0)]
+
+
+def test_a_function_that_changes_its_input_is_told_so() -> None:
+    topology = Topology("t")
+    source = topology.source("s", SimSource("s", 5))
+    source.map("work", lambda order: order.pop("user"), tasks=2, grouping=least_work("user")).sink("out", SimSink())
+    plan = make_plan(topology, 1)
+    around = Surroundings(plan, 0, 1, LedgerLimits(3, 1_000), ManualClock(1), Random(1))
+    task = assemble(1, Bodies({1: plan.operators[1].operator.body}, {}, {}, {0: Position(0, None)}), around)
+    task.receive([(50, 0, 9, 7, [1], [{"user": 3}], (0, 0, 0), None)])
+    task.run(0)
+    assert task.receiving is not None
+    with pytest.raises(TailraceError) as caught:
+        task.receiving.look_up()
+    assert str(caught.value) == (
+        "a tuple that has been run can no longer be read: from=s to=work grouping=least_work tuple={} "
+        "cause=KeyError: 'user'; does work change its input?"
+    )
 
 
 # -- where there is nothing to choose

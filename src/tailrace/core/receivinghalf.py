@@ -15,11 +15,9 @@ from typing import Any
 from tailrace.clock import Clock
 from tailrace.core.plan import EdgePlan, Plan
 from tailrace.core.router import NOTE, Note, Origin, TrackedBundle
+from tailrace.errors import TailraceError, shorten
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.feedback import Message, Receiver, has_feedback
-
-Said = Sequence[Message | None] | None
-"""What was attached to the tuples of a bundle."""
 
 
 class ReceivingHalves:
@@ -128,7 +126,15 @@ class ReceivingHalves:
     def _executed(self, done: tuple[Origin, Any, Message | None, int, int], now_ns: int) -> None:
         (edge, sender, _), value, message, duration_ns, queued = done
         half = self._halves[edge]
-        half.executed(sender, value, message, duration_ns, queued, now_ns)
+        try:
+            half.executed(sender, value, message, duration_ns, queued, now_ns)
+        except Exception as error:
+            upstream, downstream = (self._plan.operators[end].name for end in self._plan.edges[edge].ends)
+            raise TailraceError(
+                f"a tuple that has been run can no longer be read: from={upstream} to={downstream} "
+                f"grouping={self._plan.edges[edge].grouping.name} tuple={shorten(value)} "
+                f"cause={type(error).__name__}: {error}; does {downstream} change its input?"
+            ) from error
         self._post(edge, half)
 
     def _heard(self, note: Note, now_ns: int) -> None:

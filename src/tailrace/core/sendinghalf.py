@@ -150,17 +150,15 @@ class FeedbackOut(LaneOut):
                 acks ^= ack
                 named = None if lineages is None else [lineages[position]]
                 self.line.append((emission, split, offset, ack, named, [values[position]]))
-            elif choice == ALL:
-                for task in range(len(self.lanes)):
-                    dealt.setdefault(task, []).append(~position)
             else:
-                dealt.setdefault(choice, []).append(position)
+                for task in range(len(self.lanes)) if choice == ALL else (choice,):
+                    dealt.setdefault(task, []).append(position)
         for task, places in dealt.items():
             ack = self._new_id(64)
             acks ^= ack
-            some = [values[max(place, ~place)] for place in places]
-            named = None if lineages is None else [_lineage(lineages, place, task) for place in places]
-            said = [attached.get(max(place, ~place)) for place in places] if attached else None
+            some = [values[place] for place in places]
+            named = None if lineages is None else [_name(lineages[place], choices[place], task) for place in places]
+            said = [attached.get(place) for place in places] if attached else None
             self._ways[task].bundles.append((emission, split, offset, ack, named, some, self._origin, said))
         self._post()
         return acks
@@ -205,6 +203,6 @@ class FeedbackOut(LaneOut):
             outbox.clear()
 
 
-def _lineage(lineages: list[int], place: int, task: int) -> int:
-    """Of a copy for one task if the place is inverted, which says that all tasks get one."""
-    return lineages[place] if place >= 0 else broadcast_lineages([lineages[~place]], task)[0]
+def _name(lineage: int, choice: int, task: int) -> int:
+    """Where all tasks get a tuple, each copy has a lineage of its own."""
+    return broadcast_lineages([lineage], task)[0] if choice == ALL else lineage

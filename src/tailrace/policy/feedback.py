@@ -10,7 +10,11 @@ travel alone; the driver empties both.
 
 At a task: ``received`` when a tuple enters the queue, ``executed`` when it has been run, with its duration and how many
 are still queued; both show what was attached to it. ``hear`` for messages that came alone. After any of the three, and
-once after ``bind_receiver``, the driver empties ``outbox``.
+once after ``bind_receiver``, the driver empties ``outbox``. A task may be told late: while it runs a tuple it hears
+nothing, and afterwards first of what has come meanwhile, then of what it has run.
+
+Where a message or a tuple may have been lost, the driver binds all halves of the edge anew, offers the tuples in line
+to the new ones, and carries nothing from old halves to new.
 
 Where several tasks draw from one queue the half of the task that the sender *chose* is told, whoever ran the tuple.
 """

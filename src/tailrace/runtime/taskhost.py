@@ -345,7 +345,7 @@ class TaskHost:
                     self._near.tell(message)
             if now_ns >= due.overdue_ns:
                 due.overdue_ns = now_ns + OVERDUE_NS
-                if task.check_overdue(now_ns):
+                if not task.runnable and task.check_overdue(now_ns):
                     self._near.renew()
         if now_ns >= due.snapshot_ns:
             due.snapshot_ns = now_ns + SNAPSHOT_NS

@@ -161,13 +161,23 @@ class Watch:
 
         def look() -> None:
             again = self._recovered_ns[process.epoch] != heard_ns  # a newer recovery starts from the beginning
-            if again or not process.alive or process.stopped_until_ns > heard_ns:
+            if (
+                again
+                or not process.alive
+                or process.stopped_until_ns > heard_ns
+                or self._may_stand_in_line(process, task)
+            ):
                 return
             for root, emissions in before:
                 if not root.durable and len(root.emissions) == emissions:
                     raise SimulationFailure(f"recovery passed over offset {root.offset} of split {root.split}")
 
         engine.after(REEMIT_NS, look)
+
+    def _may_stand_in_line(self, process: SimWorker, task: SourceTask) -> bool:
+        """What is to be emitted waits behind tuples in line, and those for credits that may be lost or refused."""
+        heard = self._counts(process) and process.cut_off_until_ns < self._cluster.engine.now_ns - REEMIT_NS
+        return bool(task.lines) and not (heard and self._lossless)
 
     def backstop_was_due(self, process: SimWorker, task: SourceTask) -> None:
         """The backstop is for losses that nobody noticed: where frames are not lost, recovery alone must do."""
