@@ -216,7 +216,7 @@ def osg(**options: Any) -> None:
 
 
 @reproduce.command()
-@_study_options(["3", "4", "5", "table2", "table3", "table5", "replay", "balance"], streams=5, seeds=1)
+@_study_options(["3", "4", "5", "table2", "table3", "table5", "replay", "balance"], streams=10, seeds=1)
 def du(**options: Any) -> None:
     """Replay by timeout, shared queues, balancing by latency (Du and Gupta, DCC 2016, and Du's thesis).
 
