@@ -182,7 +182,7 @@ def hone(**options: Any) -> None:
 
 
 @reproduce.command()
-@_study_options(["cut", "II", "9"], streams=40, seeds=1)
+@_study_options(["cut", "table2", "9"], streams=40, seeds=1)
 def turbostream(**options: Any) -> None:
     """Where tasks go, and what that leaves between nodes (TurboStream, ICDCS 2018, Sec. V).
 
