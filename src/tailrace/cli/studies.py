@@ -221,7 +221,7 @@ def du(**options: Any) -> None:
     """Replay by timeout, shared queues, balancing by latency (Du and Gupta, DCC 2016, and Du's thesis).
 
     \b
-      tailrace reproduce du                             all, about ten minutes on 2 cores
+      tailrace reproduce du                             all, about eight minutes on 2 cores
       tailrace reproduce du --figure replay --streams 2
 
     Simulated, where the paper measured; the project's own variants beside the paper's, and where each technique loses.
