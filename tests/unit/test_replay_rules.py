@@ -114,7 +114,7 @@ def test_a_rule_that_hedges_by_hash_is_found() -> None:
         budget: float | None = None
 
         def bind(self, rng: Random) -> TimedReplayer:
-            return TimedReplayer((1 + hash("x") % 9) * MS, Limits(None, None))
+            return TimedReplayer(MS + hash("x") % (40 * MS), Limits(None, None))
 
     with pytest.raises(AssertionError, match="equal hedges in any process: rule=by_hash"):
         check_replay(ByHash(), seeds=(0,))
