@@ -205,7 +205,7 @@ class _Broken:
 
 SPREAD = placement_problem({"t": 4, "u": 2}, {"a": 2, "b": 9}, traffic={}, spread=["t"])
 TOGETHER = placement_problem({"t": 4}, {"a": 2, "b": 2}, traffic={}, together=[("t/0", "t/1")], slack=9.0)
-WIDE = placement_problem({"t": 4}, {"a": 997}, traffic={})
+WIDE = placement_problem({"t": 4}, {"a": 99_991}, traffic={})
 
 
 @pytest.mark.parametrize(
