@@ -170,7 +170,7 @@ def hone(**options: Any) -> None:
     """Largest backlog first against round robin (Hone, TPDS 2021, Sec. 4.4).
 
     \b
-      tailrace reproduce hone                           all figures, about two minutes on 2 cores
+      tailrace reproduce hone                           all figures, 6,680 short simulations
       tailrace reproduce hone --figure 8 --streams 5    a first look
       tailrace reproduce hone --streams 1000 --master spark://host:7077 --cells hdfs:///tmp/hone
 
@@ -187,7 +187,7 @@ def turbostream(**options: Any) -> None:
     """Where tasks go, and what that leaves between nodes (TurboStream, ICDCS 2018, Sec. V).
 
     \b
-      tailrace reproduce turbostream                    all, about three minutes on 2 cores
+      tailrace reproduce turbostream                    all, a minute of CPU and what Spark takes
       tailrace reproduce turbostream --figure 9         SOL and the Throughput Test only
 
     Round robin, the paper's scheduler, ours, and the best placement there is. Latencies are modelled from a placement.
@@ -203,7 +203,7 @@ def osg(**options: Any) -> None:
     """Online shuffle grouping against round robin and Full Knowledge (OSG, Middleware 2016, Sec. 5.2).
 
     \b
-      tailrace reproduce osg                            all figures, about fifteen minutes on 2 cores
+      tailrace reproduce osg                            all figures, 2,679 simulations of a second or so
       tailrace reproduce osg --figure 6 --streams 1     a first look
       tailrace reproduce osg --figure best              policies that know nothing against one that knows all
       tailrace reproduce osg --streams 100 --seeds 50 --master spark://host:7077 --cells hdfs:///tmp/osg
@@ -221,7 +221,7 @@ def du(**options: Any) -> None:
     """Replay by timeout, shared queues, balancing by latency (Du and Gupta, DCC 2016, and Du's thesis).
 
     \b
-      tailrace reproduce du                             all, about eight minutes on 2 cores
+      tailrace reproduce du                             all, 16 minutes of CPU
       tailrace reproduce du --figure replay --streams 2
 
     Simulated, where the paper measured; the project's own variants beside the paper's, and where each technique loses.
