@@ -31,6 +31,7 @@ from tailrace.core.stage import (
 from tailrace.core.task import ObservedTask, PlainTask, Task
 from tailrace.core.watch import Watch
 from tailrace.metrics.counters import TaskCounters
+from tailrace.policy.tail import PLAIN, Tail
 from tailrace.topology import Port, Role
 
 
@@ -56,6 +57,7 @@ class Surroundings:
     rng: Random
     watch: Watch | None = None
     line_limit: int = MAX_LINE  # tuples that may wait at a task for others to have room
+    tail: Tail = PLAIN
 
 
 def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:

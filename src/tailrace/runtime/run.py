@@ -14,6 +14,7 @@ from typing import Any
 from tailrace.core.coordinator import Phase
 from tailrace.core.plan import Plan, make_plan
 from tailrace.errors import TailraceError
+from tailrace.policy.tail import Tail
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.coordinator import CoordinatorServer, Place
 from tailrace.runtime.host import Host
@@ -120,6 +121,13 @@ class Run:
             raise self._server.error
 
     # -- besides
+
+    def tail(self, **techniques: Any) -> Tail:
+        """Switch techniques against the tail while the run goes on: ``run.tail(replay=None)``. Returns what is on."""
+        changed = self._server.tail.changed(techniques)
+        if changed != self._server.tail:
+            self._server.switch(changed)
+        return changed
 
     def awaitRunning(self, timeout: float | None = None) -> bool:
         """Wait until all workers are up and sources have begun, or the run has ended."""

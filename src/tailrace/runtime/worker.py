@@ -259,7 +259,8 @@ class WorkerProcess:
             header = describe(plan, setup.job_id, self.worker, self.epoch, system_clock)
             self._recorder = Recorder(str(options.record), header, plan, system_clock, self._say_no_recording)
         rng = Random(os.urandom(16))
-        around = Surroundings(plan, self.worker, self.epoch, options.ledger, system_clock, rng, watch=self._recorder)
+        limits, watch = options.ledger, self._recorder
+        around = Surroundings(plan, self.worker, self.epoch, limits, system_clock, rng, watch, tail=assign.tail)
         hosts: dict[int, TaskHost] = {}
         for leader, members in plan.units(self.worker):
             bodies = opener.open(leader, members, dict(assign.starts))
