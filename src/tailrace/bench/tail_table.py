@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tailrace.bench.tail import SIMULATED, STEMS, Result, Row
 from tailrace.bench.turns import aligned, machine_line, range_of
@@ -41,6 +41,23 @@ def groupings_table(name: str, prefix: str, policies: Sequence[str], title: str,
         rows.append((policy, *cells, *against, simulated, f"{result[f'{prefix}{policy}_agreement']:.2f}"))
     rows.append(_full_knowledge(name, result))
     return [*aligned(rows), *(_peers() if name == PEERS_ROW and result["unit_ms"] == PEERS_UNIT_MS else [])]
+
+
+def replay_table(loads: Mapping[str, float], tails: Sequence[str], result: Result) -> list[str]:
+    """Latencies with and without hedging at each load, and how often a root was executed by each operator."""
+    names = (cell for stem in STEMS.values() for cell in (stem, ""))
+    rows: list[Sequence[str]] = [("1% of executions stall, ms", *names, "executions a root")]
+    for place, load in loads.items():
+        for tail in tails:
+            prefix = f"replay_{place}_{tail}"
+            keys = [f"{prefix}_{stem}" for stem in STEMS]
+            cells = [cell for key in keys for cell in (f"{result[key]:,.1f}", range_of(result, key, "{:,.1f}"))]
+            rows.append((f"{load:.0%} load, {tail}", *cells, f"{result[f'{prefix}_executions']:.3f}"))
+    words = (
+        f"Hedging cuts p99.9 by {result['replay_p999_cut']:.0%} for {result['replay_extra_work']:.1%} more executions; "
+        f"at {loads['high']:.0%} load p99 changes by {result['replay_high_load_loss']:+.0%}."
+    )
+    return [*aligned(rows), words]
 
 
 def _full_knowledge(name: str, result: Result) -> Sequence[str]:
