@@ -13,7 +13,7 @@ from kit import assert_same_rows, finish, homes, kill, read_jsonl, read_parquet,
 import tailrace as tr
 from tailrace.testing.processes import wait_until
 
-ROOTS = 1_200
+ROOTS = 1_000
 PER_SECOND = 500
 STALL_S = 0.4
 STALLED = range(100, ROOTS, 251)  # no two at once: a stall is over before the next begins
