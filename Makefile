@@ -28,7 +28,7 @@ demo: java $(DEV) ## a word count on a local Spark that survives the loss of a w
 
 # Tests of processes measure time and kill things: they have the machine to themselves.
 test: java $(DEV) ## all tests
-	@$(BIN)/python -m pytest -n 2 tests/unit tests/properties tests/simulation
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/unit tests/properties tests/simulation
 	@$(BIN)/python -m pytest tests/processes tests/spark
 
 check: $(DEV) ## lint, format, types, and the direction of imports

@@ -60,6 +60,7 @@ def test_help_shows_examples(command: tuple[str, ...]) -> None:
         (("demo", "--workers", "0"), "'--workers': 0 is not in the range 1<=x<=64"),
         (("reproduce", "hone", "--figure", "9"), "'--figure': '9' is not one of '6', '7', '8'"),
         (("reproduce", "osg", "--figure", "3"), "'11', 'late', 'best'."),
+        (("reproduce", "du", "--figure", "6"), "'--figure': '6' is not one of '3', '4', '5', 'table2'"),
         (("reproduce", "hone", "--streams", "0"), "'--streams': 0 is not in the range x>=1"),
         (("reproduce", "hone", "--json", "no/such/f.json"), "--json: no such folder: "),
         (("demo", "--seconds", "0.1"), "'--seconds': 0.1 is not in the range x>=1.0"),

@@ -74,10 +74,10 @@ def test_osg_from_grid_to_report(spark: SparkSession, tmp_path: Path) -> None:
 
     exact = results("best", policy="full_knowledge", over_provisioning=1.0, alpha=2.0, latency_us=0.0)
     four = results("best", policy="least_work", over_provisioning=1.0, alpha=2.0, senders=4)
-    rows = (tmp_path / "results" / "figurebest.csv").read_text().splitlines()
+    rows = (tmp_path / "results" / "best.csv").read_text().splitlines()
     (row,) = (line.split(",") for line in rows if line.startswith("least_work,4,0,100,2,"))
     assert float(row[rows[0].split(",").index("p99_vs_full")]) == pytest.approx(
         fmean(ratios(exact, four, "p99_ms")), rel=1e-4
     )
     names = {file.name for file in (tmp_path / "results").iterdir()}
-    assert {"figure10.csv", "figure10.svg", "figure11a.svg", "figurebest_d.svg", "figurebest.claims.csv"} <= names
+    assert {"figure10.csv", "figure10.svg", "figure11a.svg", "best_d.svg", "best.claims.csv"} <= names

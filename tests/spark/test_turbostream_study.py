@@ -89,4 +89,4 @@ def test_a_study_from_cells_to_report(spark: SparkSession, tmp_path: Path) -> No
     assert found["seconds"] == 0.5
     assert any(line.startswith("\nMeasured in this run") for line in said)
     names = {file.name for file in (tmp_path / "results").iterdir()}
-    assert {"figurecut.svg", "figure9sol.svg", "figurecut.claims.csv"} <= names
+    assert {"cut.svg", "figure9sol.svg", "cut.claims.csv"} <= names

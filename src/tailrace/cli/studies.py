@@ -182,7 +182,7 @@ def hone(**options: Any) -> None:
 
 
 @reproduce.command()
-@_study_options(["cut", "II", "9"], streams=40, seeds=1)
+@_study_options(["cut", "table2", "9"], streams=40, seeds=1)
 def turbostream(**options: Any) -> None:
     """Where tasks go, and what that leaves between nodes (TurboStream, ICDCS 2018, Sec. V).
 
@@ -216,7 +216,7 @@ def osg(**options: Any) -> None:
 
 
 @reproduce.command()
-@_study_options(["3", "4", "5", "table2", "table3", "table5", "replay", "balance"], streams=5, seeds=1)
+@_study_options(["3", "4", "5", "table2", "table3", "table5", "replay", "balance"], streams=10, seeds=1)
 def du(**options: Any) -> None:
     """Replay by timeout, shared queues, balancing by latency (Du and Gupta, DCC 2016, and Du's thesis).
 

@@ -23,7 +23,7 @@ from tailrace.reproduce.du_figures import (
     SERVER_LOADS,
     SHARED_LOAD,
     SLOW_LOADS,
-    TABLE_2_LOAD,
+    TABLE_2_LOADS,
     TABLE_3_LOADS,
     TABLE_5_LOADS,
     UNEQUAL_LOADS,
@@ -155,7 +155,7 @@ DU = Study(
                 ]
             )
         ),
-        table_2(_grid(_all("exclamation", [TABLE_2_LOAD], *TIMEOUTS, *REPLICATIONS))),
+        table_2(_grid(_all("exclamation", TABLE_2_LOADS, *TIMEOUTS, *REPLICATIONS))),
         table_3(_grid(_each(TABLE_3_LOADS, *BALANCERS))),
         figure_4(_grid(_all("sleeping_bolt", QUEUE_LOADS, "shared_queue", *TIMEOUTS))),
         figure_5(_grid(_all("scenario_c", UNEQUAL_LOADS, *BALANCERS, *TIMEOUTS))),

@@ -18,7 +18,8 @@ SHARED_LOAD = LAMBDA / MU
 SERVER_LOADS = (0.5, 0.7, 0.8, 0.9, 0.95)
 QUEUE_LOADS = (0.2, 0.36, 0.5, 0.58, 0.7, 0.78, 0.9)
 UNEQUAL_LOADS = (0.2, 0.3, 0.41, 0.49, 0.57, 0.7, 0.89)
-TABLE_2_LOAD = 0.3
+TABLE_2_LOADS = (0.1, 0.3)
+"""The paper does not say. Theirs was low: 100% replication, which doubles the load, still cut p99 by 39%."""
 TABLE_3_LOADS = {"scenario_a": 0.8, "scenario_b": 0.6, "scenario_c": 0.55}
 """Chosen so that the slow tasks just keep up with an equal split, as theirs must have: their latencies were finite."""
 TABLE_5_LOADS = {
@@ -162,24 +163,24 @@ def _claims_3(rows: Sequence[Row]) -> list[Claim]:
             key = f"shared_queue_{measure[:-3]}_cut{suffix}"
             row = _row(rows, experiment, SHARED_LOAD, "shared_queue", measure)
             claims.append(_cut(key, f"{NAMES[measure]}, {words} durations", theirs, row))
-    errors = [
-        (abs(row["value"] / _erlang_ms(int(row["at"]), round(row["at"] % 1, 6)) - 1), row["at"])
+    held = [
+        row["value_low"] is not None
+        and row["value_low"] <= _erlang_ms(int(row["at"]), round(row["at"] % 1, 6)) <= row["value_high"]
         for row in rows
         if (row["experiment"], row["measure"]) == ("servers", "wait_ms")
     ]
-    worst, at = max(errors)
     own_ms, shared_ms = _erlang_ms(1, SHARED_LOAD), _erlang_ms(SERVERS_A_WORKER, SHARED_LOAD)
     return [
         *claims,
         Claim("shared_queue_delay_own_erlang_ms", "ms, M/M/1 by formula", "", 2.07, own_ms),
         Claim("shared_queue_delay_shared_erlang_ms", "ms, M/M/4 by formula", "", 0.516, shared_ms),
         Claim(
-            "erlang_worst_error",
-            "one queue, simulated, off Erlang's formula at most",
+            "erlang_within_interval",
+            "one queue, simulated: points whose interval holds Erlang's value",
             "%",
             None,
-            worst,
-            where=f"{int(at)} servers at {at % 1:.2f}",
+            sum(held) / len(held),
+            where=f"{len(held)} points; 95% are to be expected",
         ),
     ]
 
@@ -222,19 +223,25 @@ TABLE_2_DEFAULT = (29.2, 76.6)
 
 
 def _claims_2(rows: Sequence[Row]) -> list[Claim]:
-    at, claims = TABLE_2_LOAD, []
+    return [claim for load in TABLE_2_LOADS for claim in _claims_2_at(rows, load)]
+
+
+def _claims_2_at(rows: Sequence[Row], load: float) -> list[Claim]:
+    claims, suffix, at = [], f"_{load * 100:.0f}", f"load {load}"
     for measure, theirs in zip(("p99_ms", "p999_ms"), TABLE_2_DEFAULT, strict=True):
-        default = _row(rows, "exclamation", at, "none", measure)
-        claims.append(_value(f"table2_default_{measure}", f"default: {NAMES[measure]}, ms", theirs, default))
+        default = _row(rows, "exclamation", load, "none", measure)
+        claims.append(
+            _value(f"table2_default_{measure}{suffix}", f"default: {NAMES[measure]}, ms", theirs, default, where=at)
+        )
     for technique, (p99, p999, cost) in TABLE_2.items():
         name = LABELS.get(technique, technique.replace("_", " ") + "%")
         for measure, before, after in (("p99_ms", TABLE_2_DEFAULT[0], p99), ("p999_ms", TABLE_2_DEFAULT[1], p999)):
-            row = _row(rows, "exclamation", at, technique, measure)
-            key = f"table2_{technique}_{measure[:-3]}_cut"
-            where = f"{row['value']:.3g} ms, theirs {after:g}"
+            row = _row(rows, "exclamation", load, technique, measure)
+            key = f"table2_{technique}_{measure[:-3]}_cut{suffix}"
+            where = f"{at}: {row['value']:.3g} ms, theirs {after:g}"
             claims.append(_cut(key, f"{name}: {NAMES[measure]}", 1 - after / before, row, where))
-        work = _row(rows, "exclamation", at, technique, "work_s")
-        claims.append(_loss(f"table2_{technique}_cost", f"{name}: extra work", work, "", cost))
+        work = _row(rows, "exclamation", load, technique, "work_s")
+        claims.append(_loss(f"table2_{technique}_cost{suffix}", f"{name}: extra work", work, at, cost))
     return claims
 
 
@@ -243,7 +250,7 @@ def _charts_2(rows: Sequence[Row]) -> dict[str, Chart]:
 
 
 def table_2(cells: Cells) -> Figure:
-    title = "timeouts and replication on the Exclamation topology, load 0.3"
+    title = "timeouts and replication on the Exclamation topology"
     return Figure("table2", title, cells, SQL, _claims_2, _charts_2)
 
 

@@ -73,7 +73,7 @@ def _servers(point: float) -> Model:
     """Servers before the point, utilisation behind it: 4.8 is four servers at 0.8."""
     servers, load = int(point), round(point % 1, 6)
     return Model(
-        Poisson(load=load), Exponential(SERVICE_NS), tuples=20_000, tasks=servers, workers=1, queue=Queue(Scope.WORKER)
+        Poisson(load=load), Exponential(SERVICE_NS), tuples=60_000, tasks=servers, workers=1, queue=Queue(Scope.WORKER)
     )
 
 
@@ -89,13 +89,18 @@ def _sleeping_bolt(load: float) -> Model:
 # -- timeouts
 
 
+def _roots(load: float) -> int:
+    """More where queues empty rarely, and one long queue is the tail of a whole run."""
+    return 40_000 if load < 0.85 else 120_000
+
+
 def _stalls(load: float) -> Model:
-    return Model(Poisson(load=load), Constant(MS), tuples=40_000, stalls=STALLS)
+    return Model(Poisson(load=load), Constant(MS), tuples=_roots(load), stalls=STALLS)
 
 
 def _content(load: float) -> Model:
     """Nothing stalls: tuples are slow because of what is in them, and would be a second time."""
-    return Model(Poisson(load=load), Exponential(MS), tuples=40_000)
+    return Model(Poisson(load=load), Exponential(MS), tuples=_roots(load))
 
 
 def _exclamation(load: float) -> Model:

@@ -234,7 +234,7 @@ def _claims_7(rows: Sequence[Row]) -> list[Claim]:
     return [
         *_speedups(rows, "osg_speedup_max_w", where, 1.25, most, SUFFIXES),
         *_speedups(rows, "full_speedup_max_w", where, 3.4, most, {"full_knowledge": ""}),
-        *_speedups(rows, "osg_speedup_equal_costs", "max_w 0.1 ms", 1.0, 0.1, {"osg": ""}),
+        *_speedups(rows, "osg_speedup_equal_costs", "max_w 0.1 ms", 1.0, 0.1, SUFFIXES),
     ]
 
 

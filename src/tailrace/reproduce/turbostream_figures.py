@@ -154,7 +154,7 @@ def _nodes(row: Row) -> int:
 
 def table_2(cells: Cells) -> Figure:
     title = "Table II: traffic between workers that stays inside nodes, on SOL"
-    return Figure("II", title, cells, TABLE_2_SQL, _claims_table_2, _charts_table_2)
+    return Figure("table2", title, cells, TABLE_2_SQL, _claims_table_2, _charts_table_2)
 
 
 # -- Fig. 9

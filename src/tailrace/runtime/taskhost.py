@@ -134,14 +134,11 @@ class TaskHost:
 
     @property
     def has_news(self) -> bool:
-        task = self.task
-        return bool(self._mail) or (not self._blocked_since_ns and bool(task.queue or self._untold))
-
-    @property
-    def _untold(self) -> bool:
-        """Whether the task's halves of load-aware groupings have not heard of everything yet."""
+        if self._mail:
+            return True
         receiving = self.task.receiving
-        return receiving is not None and receiving.pending
+        waiting = bool(self.task.queue) or (receiving is not None and receiving.pending)
+        return waiting and not self._blocked_since_ns
 
     # -- moving between runners
 
@@ -321,7 +318,7 @@ class TaskHost:
             wake_ns = min(wake_ns, self._source_wake_ns(task, now_ns))
         if self._blocked_since_ns or self._sender.waits_for_connection:
             return min(wake_ns, now_ns + 2 * MILLISECOND_NS)
-        if task.runnable or self._untold:
+        if task.runnable or (task.receiving is not None and task.receiving.pending):
             return now_ns
         if isinstance(task, BatchTask) and task.deadline_ns:
             wake_ns = min(wake_ns, task.deadline_ns)
