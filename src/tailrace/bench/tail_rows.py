@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from tailrace.bench.tail import Row
 from tailrace.bench.tail_groupings import BALANCE, GROUPING
+from tailrace.bench.tail_replay import REPLAY
 
-ROWS: tuple[Row, ...] = (GROUPING, BALANCE)
+ROWS: tuple[Row, ...] = (GROUPING, BALANCE, REPLAY)

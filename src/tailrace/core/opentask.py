@@ -61,8 +61,12 @@ class OpenTask(Task):
         self.watch: CallWatch | None = None
 
     def _open_next(self) -> bool:
-        if not self._opened and self.queue:
-            emission, split, offset, ack, lineages, values, *tracks = cast("tuple[Any, ...]", self.queue.popleft())
+        while not self._opened and self.queue:
+            taken = cast("tuple[Any, ...]", self.queue.popleft())
+            emission, split, offset, ack, lineages, values, *tracks = taken
+            if self.cancelled and emission in self.cancelled:
+                self.throw_away(taken)
+                continue
             bundle = OpenBundle(emission, split, offset, ack, len(values))
             if self.watch is not None:
                 self.watch.opened(bundle)

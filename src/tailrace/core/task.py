@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tailrace.clock import Clock
-from tailrace.core.acks import AckFold
-from tailrace.core.messages import Committed, Flush, Members, ToWorker
+from tailrace.core.acks import HEDGE, AckFold
+from tailrace.core.cancelled import Cancelled
+from tailrace.core.messages import Committed, Flush, Members, Techniques, ToWorker
 from tailrace.core.plan import Plan
 from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import NOTE, Bundle, Lane, Note
@@ -35,6 +36,8 @@ class Task:
         self.sinks: list[CommitSinkStage] = []
         self.lines: dict[int, FeedbackOut] = {}  # by edge index: the load-aware edges that leave here
         self.receiving: ReceivingHalves | None = None  # of those that lead here
+        self.cancelled = Cancelled()  # shared by all tasks of the worker
+        self.cancels: list[int] = []  # emissions that this task wants cancelled everywhere; whoever tells empties it
         self.clock = clock
         self._owners = plan.owners
 
@@ -96,6 +99,8 @@ class Task:
                     sink.commit()
             case Members():
                 self._bind_halves(message.version)
+            case Techniques() if message.tail.replay is None:
+                self.cancelled.clear()
 
     def _bind_halves(self, version: int) -> None:
         for line in self.lines.values():
@@ -118,6 +123,16 @@ class Task:
         both = self.acks[self._owners[split]].both
         both[emission] = both.get(emission, 0) ^ ids
 
+    def throw_away(self, bundle: Sequence[Any]) -> None:
+        """A bundle of a cancelled emission is not run. Nobody waits for its ack."""
+        counters = self.wirings[0].counters
+        if bundle[0] & HEDGE:
+            counters.unrun_hedges += len(bundle[5])
+        else:
+            counters.unrun += len(bundle[5])
+        if self.receiving is not None:
+            self.receiving.dropped_all(bundle)
+
 
 class PlainTask(Task):
     """A task whose leader takes tuples one by one."""
@@ -126,9 +141,13 @@ class PlainTask(Task):
 
     def run(self, budget_ns: int) -> None:
         queue, run, acks, owners, clock = self.queue, self.stage.run, self.acks, self._owners, self.clock
+        cancelled = self.cancelled
         end_ns = clock() + budget_ns
         while queue:
-            emission, split, offset, ack, lineages, values = queue.popleft()
+            emission, split, offset, ack, lineages, values = bundle = queue.popleft()
+            if cancelled and emission in cancelled:
+                self.throw_away(bundle)
+                continue
             ids = ack ^ run(emission, split, offset, values, lineages)
             both = acks[owners[split]].both
             both[emission] = both.get(emission, 0) ^ ids
@@ -143,12 +162,15 @@ class ObservedTask(PlainTask):
         queue: deque[Any] = self.queue
         receiving, durations = self.receiving, self.wirings[0].durations
         assert receiving is not None
-        run, acks, owners, clock = self.stage.run, self.acks, self._owners, self.clock
+        run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
         now_ns = clock()
         end_ns = now_ns + budget_ns
         while queue:
             bundle = queue.popleft()
             emission, split, offset, ack, lineages, values = bundle[:6]
+            if cancelled and emission in cancelled:
+                self.throw_away(bundle)
+                continue
             counted = len(durations)
             ids = ack ^ run(emission, split, offset, values, lineages)
             both = acks[owners[split]].both

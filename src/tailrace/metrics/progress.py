@@ -6,7 +6,7 @@ the time since the last build. A percentile of nothing is null, not zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +105,10 @@ class ProgressBuilder:
                 raise ValueError(f"snapshot of another worker's task: worker={worker} snapshot={snapshot.worker}")
             self._totals.update(snapshot.key, epoch, snapshot)
 
+    def snapshots(self) -> list[TaskSnapshot]:
+        """What every task that has reported has counted, over all its epochs."""
+        return list(map(self._totals.task, self._totals.keys()))
+
     def build(
         self,
         now_ns: int,
@@ -113,8 +117,12 @@ class ProgressBuilder:
         recoveries: int,
         state_lost: Sequence[str],
         status: str | None = None,
+        tail: Mapping[str, str | None] | None = None,
     ) -> Progress:
-        """The progress up to now; the next interval starts here. ``status`` overrides what the workers' states say."""
+        """The progress up to now; the next interval starts here.
+
+        ``status`` overrides what the workers' states say. ``tail`` names the techniques and the rules that are on.
+        """
         tasks = self._tasks_by_operator()
         groups = {operator: self._group(keys, now_ns) for operator, keys in tasks.items()}
         everything = self._group([key for keys in tasks.values() for key in keys], now_ns)
@@ -138,6 +146,8 @@ class ProgressBuilder:
             "skipped": everything.total("skipped"),
             "deadLetters": everything.total("dead_letters"),
             "stateLost": list(state_lost),
+            "tail": dict(tail or {}),
+            "replay": _replay(roots, everything),
             "latencyMs": _latency(roots),
             "latencyHistogram": _chart(roots.histogram("complete")),
             "latencyBuckets": {
@@ -249,6 +259,19 @@ def _latency(roots: _Group) -> Progress:
             "complete": distribution_ms(roots.interval_histogram("complete")),
             "durable": distribution_ms(roots.interval_histogram("durable_latency")),
         },
+    }
+
+
+def _replay(roots: _Group, everything: _Group) -> Progress:
+    """What hedging has done. The timeout is the longest of all source tasks, null if none has one."""
+    timeout_ns = max((task.timeout_ns for task in roots.now), default=0)
+    return {
+        "hedges": roots.total("hedges"),
+        "won": roots.total("hedges_won"),
+        "wasted": roots.total("hedges_wasted"),
+        "cancelledTuples": everything.total("unrun") + everything.total("unrun_hedges"),
+        "timeoutMs": _ms(timeout_ns) if timeout_ns else None,
+        "hedgesLeft": round(sum(task.hedges_left for task in roots.now), 1),
     }
 
 

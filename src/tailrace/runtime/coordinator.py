@@ -34,6 +34,7 @@ from tailrace.core.messages import (
 from tailrace.core.plan import Plan
 from tailrace.errors import Fenced, OptionError, ProtocolError, TailraceError
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus
+from tailrace.policy.tail import Tail
 from tailrace.runtime.auth import accept, answer, close_listener, new_secret
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.control import (
@@ -49,6 +50,7 @@ from tailrace.runtime.control import (
     SinkReply,
 )
 from tailrace.runtime.host import Host
+from tailrace.runtime.load import LoadMeter
 from tailrace.runtime.logs import show
 from tailrace.runtime.options import RunOptions
 from tailrace.topology import Role
@@ -118,12 +120,15 @@ class CoordinatorServer:
             positions=checkpoint.positions(),
             limits=options.coordinator,
             first_epoch=checkpoint.next_epoch,
+            tail=options.tail,
         )
+        self._tail = options.tail  # as the user wants it, which workers may not have heard yet
         self._place = place
         self._listener = socket.create_server((place.bind, 0), backlog=64)
         names = [(op.name, op.operator.role.value, op.tasks) for op in plan.operators]
         self._progress = ProgressBuilder(run_id, checkpoint.job_id, plan.name, names, started_ns=self.started_ns)
         self._progress_lock = threading.Lock()
+        self._load = LoadMeter(plan)
 
     # -- from the run handle
 
@@ -138,6 +143,14 @@ class CoordinatorServer:
 
     def fail(self, error: Exception) -> None:
         self._post(lambda: self._core.fail(error, system_clock()))
+
+    @property
+    def tail(self) -> Tail:
+        return self._tail
+
+    def switch(self, tail: Tail) -> None:
+        self._tail = tail
+        self._post(lambda: self._core.switch(tail))
 
     def raise_barrier(self) -> Callable[[], bool]:
         """Returns what tells whether all that sources could read from now on is durable."""
@@ -178,6 +191,7 @@ class CoordinatorServer:
                 self._core.recoveries,
                 sorted(self._state_lost),
                 status=self._describe(),
+                tail=self._tail.names(),
             )
 
     def _describe(self) -> str | None:
@@ -227,8 +241,16 @@ class CoordinatorServer:
                     self._obey(self._tick())
                     for worker, epoch in tuple(self._lines):
                         self._send(worker, epoch, Ping())
+                    if self._tail.replay is not None:
+                        self._tell_load()
         except BaseException as error:  # a bug in the coordinator must not leave the run hanging
             self._finish(error if isinstance(error, Exception) else TailraceError(repr(error)))
+
+    def _tell_load(self) -> None:
+        with self._progress_lock:
+            load = self._load.measure(self._progress.snapshots())
+        for worker, epoch in tuple(self._lines) if load is not None else ():
+            self._send(worker, epoch, load)
 
     def _tick(self) -> list[Command]:
         return self._core.tick(system_clock())

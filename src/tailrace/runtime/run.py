@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.core.coordinator import Phase
+from tailrace.core.hedging import check_hedging
 from tailrace.core.plan import Plan, make_plan
 from tailrace.errors import TailraceError
+from tailrace.policy.tail import Tail
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.coordinator import CoordinatorServer, Place
 from tailrace.runtime.host import Host
@@ -43,6 +45,7 @@ class Run:
         checkpoint = Checkpoint(options.checkpoint, plan)
         self.id = checkpoint.job_id
         _say_what_is_not_promised(plan)
+        _say_what_is_not_replayed(plan, options.tail)
         try:
             self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, place)
         except BaseException:
@@ -121,6 +124,14 @@ class Run:
 
     # -- besides
 
+    def tail(self, **techniques: Any) -> Tail:
+        """Switch techniques against the tail while the run goes on: ``run.tail(replay=None)``. Returns what is on."""
+        changed = self._server.tail.changed(techniques)
+        if changed != self._server.tail:
+            _say_what_is_not_replayed(self._server.plan, changed)
+            self._server.switch(changed)
+        return changed
+
     def awaitRunning(self, timeout: float | None = None) -> bool:
         """Wait until all workers are up and sources have begun, or the run has ended."""
         return self._server.running.wait(timeout)
@@ -157,3 +168,8 @@ def _say_what_is_not_promised(plan: Plan) -> None:
                 "source %s cannot be replayed: what it has read and no sink has committed is lost if its worker dies",
                 operator.name,
             )
+
+
+def _say_what_is_not_replayed(plan: Plan, tail: Tail) -> None:
+    for refused in check_hedging(plan, tail):
+        logger.warning("late roots of source %s are not replayed: it leads to %s", *refused.split(": ", 1))

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
@@ -34,6 +34,7 @@ from tailrace.errors import Fenced, ProtocolError, SegmentError, TailraceError, 
 from tailrace.ring.segment import sweep
 from tailrace.runtime.asyncrunner import AsyncRunner
 from tailrace.runtime.auth import accept, answer, close_listener, dial, dial_and_hear
+from tailrace.runtime.cancelling import Cancelling
 from tailrace.runtime.channels import Channel, RingPart, offer_ring, take_ring
 from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Notice, Ping, Setup, SinkCall, SinkReply
 from tailrace.runtime.links import OutLink
@@ -80,10 +81,12 @@ class WorkerProcess:
         self._numbers = itertools.count()
         self._calls: dict[int, tuple[threading.Event, list[SinkReply]]] = {}
         self._plan: Plan | None = None
+        self._others: list[int] = []
         self._setup: Setup | None = None
         self._opener: Opener | None = None
         self._recorder: Recorder | None = None
         self._failed = False
+        self._cancelling = Cancelling()
         sweep()
 
     # -- what task hosts ask for
@@ -124,7 +127,7 @@ class WorkerProcess:
             pass  # we are leaving
 
     def _dial(self, member: Member, kind: str, hello: dict[str, Any]) -> Channel:
-        ring = self._offer(kind) if member.address[0] == self._host else None
+        ring = self._offer(kind) if member.address[0] == self._host and kind != "cancels" else None
         if ring is None:
             return Channel(dial(member.address, self._secret, hello))
         offer = {"ring": ring.segment.path.name, "nonce": ring.segment.nonce.hex()}
@@ -157,6 +160,12 @@ class WorkerProcess:
 
     def _say_no_recording(self, why: str) -> None:
         self.tell(Notice("record", why))
+
+    def others(self) -> Sequence[int]:
+        return self._others
+
+    def cancel(self, emissions: Sequence[int]) -> None:
+        self._cancelling.cancel(emissions)
 
     def lost_link(self) -> None:
         self.tell(LinkLost(self.worker, self.epoch))
@@ -254,12 +263,25 @@ class WorkerProcess:
         plan: Plan = pickle.loads(setup.plan)
         options: RunOptions = setup.options
         self._plan = plan
+        first = {home: task for task, home in reversed(list(enumerate(plan.home)))}
+        self._others = [task for home, task in sorted(first.items()) if home != self.worker]
         opener = self._opener = Opener(plan, self.worker, self.epoch, setup.job_id, setup.elapsed_ns, self.call_driver)
         if options.record is not None:
             header = describe(plan, setup.job_id, self.worker, self.epoch, system_clock)
             self._recorder = Recorder(str(options.record), header, plan, system_clock, self._say_no_recording)
         rng = Random(os.urandom(16))
-        around = Surroundings(plan, self.worker, self.epoch, options.ledger, system_clock, rng, watch=self._recorder)
+        limits, watch = options.ledger, self._recorder
+        around = Surroundings(
+            plan,
+            self.worker,
+            self.epoch,
+            limits,
+            system_clock,
+            rng,
+            watch,
+            tail=assign.tail,
+            cancelled=self._cancelling.emissions,
+        )
         hosts: dict[int, TaskHost] = {}
         for leader, members in plan.units(self.worker):
             bodies = opener.open(leader, members, dict(assign.starts))
@@ -329,14 +351,16 @@ class WorkerProcess:
         except (OSError, ProtocolError):
             connection.close()
             return
-        if host is not None:
+        if why_not is None and hello["kind"] == "cancels":
+            self._cancelling.listen(connection)
+        elif host is not None:
             kind, worker, epoch = hello["kind"], hello["worker"], hello["epoch"]
             channel = Channel(connection, ring)
             host.post(lambda: host.take_link(channel, kind, worker, epoch))
 
     def _judge(self, hello: dict[str, Any]) -> tuple[str | None, TaskHost | None]:
         numbers = [hello.get("worker"), hello.get("epoch"), hello.get("target")]
-        known = hello.get("role") == "link" and hello.get("kind") in ("bundles", "acks", "feedback")
+        known = hello.get("role") == "link" and hello.get("kind") in ("bundles", "acks", "feedback", "cancels")
         if not known or not all(isinstance(number, int) for number in numbers):
             return "not a link", None
         worker, epoch, target = (int(number or 0) for number in numbers)
@@ -344,6 +368,8 @@ class WorkerProcess:
             return f"meant for epoch {hello.get('to_epoch')}, this is {self.epoch}", None
         if not self._core.membership.counts(worker, epoch):
             return f"epoch {epoch} of worker {worker} has been replaced", None
+        if hello["kind"] == "cancels":
+            return None, None
         plan = self._plan
         host = self.host_of(target) if plan is not None and 0 <= target < len(plan.home) else None
         if host is None or not _takes(host.task, hello["kind"]):
@@ -387,6 +413,7 @@ class WorkerProcess:
         if logs is not None:
             self.tell(logs)
         close_listener(self._listener)
+        self._cancelling.close()
         self._line.close()
 
 
