@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from tailrace.core.plan import EdgePlan, OperatorPlan, Plan
 from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import FeedbackLane, Lane, LaneOut, Out, Unroutable
 from tailrace.core.sendinghalf import MAX_LINE, FeedbackOut
+from tailrace.core.sharedqueue import SharedQueue
 from tailrace.core.sinklog import SinkLog
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.stage import (
@@ -28,7 +30,7 @@ from tailrace.core.stage import (
     Stage,
     Wiring,
 )
-from tailrace.core.task import ObservedTask, PlainTask, Task
+from tailrace.core.task import DrawingTask, ObservedTask, PlainTask, Task
 from tailrace.core.watch import Watch
 from tailrace.metrics.counters import TaskCounters
 from tailrace.topology import Port, Role
@@ -56,6 +58,8 @@ class Surroundings:
     rng: Random
     watch: Watch | None = None
     line_limit: int = MAX_LINE  # tuples that may wait at a task for others to have room
+    guard: Callable[[], AbstractContextManager[Any]] = nullcontext  # makes what is held by who draws from a queue
+    queues: dict[int, SharedQueue] = field(default_factory=dict)  # by operator; those that several tasks draw from
 
 
 def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
@@ -80,11 +84,14 @@ def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
             operator.operator.idempotent,
         )
     else:
-        plain = (ObservedTask if builder.feedback_into(operator) else PlainTask)(plan, leader, around.clock)
+        observed = ObservedTask if builder.feedback_into(operator) else PlainTask
+        plain = (DrawingTask if plan.shares(leader) else observed)(plan, leader, around.clock)
+        builder.add_tap(plain, operator)
         plain.stage = builder.stage(plain, leader)
         builder.add_receiving_halves(plain, operator)
         return plain
     assert isinstance(task, SourceTask | AsyncTask | BatchTask)
+    builder.add_tap(task, operator)
     task.wiring = builder.wiring(task, leader)
     if around.watch is not None:
         if isinstance(task, SourceTask):
@@ -126,6 +133,15 @@ class _Builder:
         if edges:
             counters, around = task.counters[0], self._around
             task.receiving = ReceivingHalves(self._plan, task.number, edges, counters, around.clock, around.rng)
+
+    def add_tap(self, task: Task, operator: OperatorPlan) -> None:
+        """Have the task draw from the queue that it shares, if it does. Before anybody looks at its queue."""
+        if self._plan.shares(task.number):
+            around = self._around
+            queue = around.queues.get(operator.index)
+            if queue is None:
+                queue = around.queues[operator.index] = SharedQueue(around.rng, around.clock, around.guard())
+            task.queue = task.tap = queue.tap(task)
 
     def source(self, number: int) -> SourceTask:
         splits = [split.index for split in self._plan.splits_of(number)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from tailrace.clock import Clock
 from tailrace.core.failure import CAUGHT, task_error
@@ -23,7 +23,7 @@ from tailrace.topology import OnError, Role
 class OpenBundle:
     """A bundle whose tuples are finished one by one. Its own ack id goes back with the last of them."""
 
-    __slots__ = ("ack", "emission", "left", "offset", "origin", "split")
+    __slots__ = ("ack", "chosen", "emission", "left", "offset", "origin", "split")
 
     def __init__(
         self, emission: int, split: int, offset: int, ack: int, left: int, origin: Origin | None = None
@@ -34,6 +34,7 @@ class OpenBundle:
         self.ack = ack
         self.left = left
         self.origin = origin
+        self.chosen: Task | None = None  # whom it was meant for, where several tasks draw from one queue
 
 
 class Call:
@@ -61,8 +62,13 @@ class OpenTask(Task):
 
     def _open_next(self) -> bool:
         if not self._opened and self.queue:
-            emission, split, offset, ack, lineages, values, *tracks = cast("tuple[Any, ...]", self.queue.popleft())
+            try:
+                emission, split, offset, ack, lineages, values, *tracks = self.queue.popleft()
+            except IndexError:
+                return False  # another task has drawn it
             bundle = OpenBundle(emission, split, offset, ack, len(values))
+            if self.tap is not None:
+                bundle.chosen = self.tap.chosen
             if self.watch is not None:
                 self.watch.opened(bundle)
             named: Sequence[int | None] = [None] * len(values) if lineages is None else lineages
@@ -80,8 +86,14 @@ class OpenTask(Task):
     def _ran(self, call: Call, duration_ns: int) -> None:
         """A tuple has been run, well or not."""
         self.wiring.durations.append(duration_ns)
-        if self.receiving is not None:
-            self.receiving.executed(call.bundle.origin, call.value, call.attached, duration_ns)
+        receiving, chosen = self.receiving, call.bundle.chosen
+        if receiving is None:
+            return
+        if chosen is not None and self.tap is not None:
+            receiving = chosen.receiving
+            self.tap.told.add(chosen)
+        assert receiving is not None, "tasks of one operator have halves, or none has"
+        receiving.executed(call.bundle.origin, call.value, call.attached, duration_ns)
 
     def next_call(self) -> Call | None:
         """The next tuple that wants to be started."""
