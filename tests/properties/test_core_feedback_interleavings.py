@@ -50,7 +50,7 @@ class Stage:
         plan = make_plan(topology, 1)
         self.clock = ManualClock(1)
         limits = LedgerLimits(100, 1_000_000_000)
-        around = Surroundings(plan, 0, 1, limits, self.clock, Random(seed), line_limit)
+        around = Surroundings(plan, 0, 1, limits, self.clock, Random(seed), line_limit=line_limit)
         self.rows: list[Any] = []
         positions = {split.index: Position(0, None) for split in plan.splits}
         self.tasks: dict[int, Task] = {}

@@ -33,6 +33,7 @@ from tailrace.core.stage import (
 from tailrace.core.task import DrawingTask, ObservedTask, PlainTask, Task
 from tailrace.core.watch import Watch
 from tailrace.metrics.counters import TaskCounters
+from tailrace.policy.tail import PLAIN, Tail
 from tailrace.topology import Port, Role
 
 
@@ -60,6 +61,7 @@ class Surroundings:
     line_limit: int = MAX_LINE  # tuples that may wait at a task for others to have room
     guard: Callable[[], AbstractContextManager[Any]] = nullcontext  # makes what is held by who draws from a queue
     queues: dict[int, SharedQueue] = field(default_factory=dict)  # by operator; those that several tasks draw from
+    tail: Tail = PLAIN
 
 
 def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:

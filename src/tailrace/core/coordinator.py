@@ -47,9 +47,11 @@ from tailrace.core.messages import (
     Send,
     SourceReport,
     StartWorker,
+    Techniques,
     ToWorker,
 )
 from tailrace.errors import WorkerLost, WorkersMissing
+from tailrace.policy.tail import PLAIN, Tail
 
 TOO_LATE = "it did not start in time"
 
@@ -94,6 +96,7 @@ class _Worker:
     address: Address | None = None
     heard_ns: int = 0
     applied: int = 0
+    tail: Tail | None = None  # the techniques it was last told of
     deaths: int = 0
     restarts: int = 0
     at_death: dict[int, int] = field(default_factory=dict)  # how far splits were when it last died
@@ -115,6 +118,7 @@ class Coordinator:
     positions: dict[int, Position]  # by split index: where to begin
     limits: CoordinatorLimits
     first_epoch: int = 1
+    tail: Tail = PLAIN
     phase: Phase = Phase.STARTING
     recoveries: int = 0
     draining: bool = False
@@ -152,8 +156,7 @@ class Coordinator:
                 return self._registered(message, worker)
             case Ready():
                 worker.state = WorkerState.READY
-                told = [Send(message.worker, message.epoch, Drain())] if self.draining else []
-                return [*self._announce(), *told]
+                return [*self._announce(), *self._what_it_missed(message, worker)]
             case Applied():
                 worker.applied = message.version
                 return self._recover_if_due(now_ns)
@@ -227,6 +230,14 @@ class Coordinator:
         self.draining = True
         return self._broadcast(Drain())
 
+    def switch(self, tail: Tail) -> list[Command]:
+        """Techniques go on or off. Whoever is not ready yet hears of it then."""
+        self.tail = tail
+        for entry in self._table.values():
+            if entry.state is WorkerState.READY:
+                entry.tail = tail
+        return self._broadcast(Techniques(tail))
+
     def fail(self, error: Exception, now_ns: int) -> list[Command]:
         """The run cannot go on."""
         if self.phase in (Phase.LEAVING, Phase.FINISHED):
@@ -248,8 +259,17 @@ class Coordinator:
     def _registered(self, message: Registered, entry: _Worker) -> list[Command]:
         entry.state = WorkerState.OPENING
         entry.address = message.address
-        assign = Assign(dict(self.positions), self.draining, replaces=entry.restarts > 0)
+        entry.tail = self.tail
+        assign = Assign(dict(self.positions), self.draining, entry.restarts > 0, self.tail)
         return [Send(message.worker, message.epoch, assign)]
+
+    def _what_it_missed(self, message: Ready, entry: _Worker) -> list[Command]:
+        """What was said to all while it opened its tasks."""
+        missed: list[ToWorker] = [Drain()] if self.draining else []
+        if entry.tail != self.tail:
+            entry.tail = self.tail
+            missed.append(Techniques(self.tail))
+        return [Send(message.worker, message.epoch, one) for one in missed]
 
     def _silence(self, entry: _Worker, now_ns: int) -> str:
         if entry.state is WorkerState.STARTING and now_ns - entry.since_ns > self.limits.start_timeout_ns:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tailrace.policy.tail import PLAIN, Tail
+
 Address = tuple[str, int]
 
 
@@ -132,6 +134,7 @@ class Assign:
     starts: Mapping[int, Position]  # by split index
     draining: bool
     replaces: bool  # another process of this run had these tasks before
+    tail: Tail = PLAIN
 
 
 @dataclass(frozen=True)
@@ -176,13 +179,20 @@ class Drain:
 
 
 @dataclass(frozen=True)
+class Techniques:
+    """The techniques that are on from now on."""
+
+    tail: Tail
+
+
+@dataclass(frozen=True)
 class Leave:
     """Close all tasks and exit."""
 
     reason: str
 
 
-ToWorker = Assign | Members | Recover | Committed | Flush | Barrier | Drain | Leave
+ToWorker = Assign | Members | Recover | Committed | Flush | Barrier | Drain | Techniques | Leave
 
 
 # -- what the coordinator's host is told to do

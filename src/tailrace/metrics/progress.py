@@ -6,7 +6,7 @@ the time since the last build. A percentile of nothing is null, not zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,8 +113,12 @@ class ProgressBuilder:
         recoveries: int,
         state_lost: Sequence[str],
         status: str | None = None,
+        tail: Mapping[str, str | None] | None = None,
     ) -> Progress:
-        """The progress up to now; the next interval starts here. ``status`` overrides what the workers' states say."""
+        """The progress up to now; the next interval starts here.
+
+        ``status`` overrides what the workers' states say. ``tail`` names the techniques and the rules that are on.
+        """
         tasks = self._tasks_by_operator()
         groups = {operator: self._group(keys, now_ns) for operator, keys in tasks.items()}
         everything = self._group([key for keys in tasks.values() for key in keys], now_ns)
@@ -138,6 +142,7 @@ class ProgressBuilder:
             "skipped": everything.total("skipped"),
             "deadLetters": everything.total("dead_letters"),
             "stateLost": list(state_lost),
+            "tail": dict(tail or {}),
             "latencyMs": _latency(roots),
             "latencyHistogram": _chart(roots.histogram("complete")),
             "latencyBuckets": {

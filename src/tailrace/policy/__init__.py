@@ -31,6 +31,7 @@ from tailrace.policy.send_lbf import LargestBacklogFirst, LargestWorkFirst, lbf,
 from tailrace.policy.send_round_robin import RoundRobin, round_robin
 from tailrace.policy.shuffle import Shuffle, shuffle
 from tailrace.policy.storm_load_aware import StormLoadAware, storm_load_aware
+from tailrace.policy.tail import Tail
 
 __all__ = [
     "ALL",
@@ -74,6 +75,7 @@ __all__ = [
     "SendScheduler",
     "Shuffle",
     "StormLoadAware",
+    "Tail",
     "Waiting",
     "adaptive_timeout",
     "broadcast",

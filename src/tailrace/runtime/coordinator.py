@@ -34,6 +34,7 @@ from tailrace.core.messages import (
 from tailrace.core.plan import Plan
 from tailrace.errors import Fenced, OptionError, ProtocolError, TailraceError
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus
+from tailrace.policy.tail import Tail
 from tailrace.runtime.auth import accept, answer, close_listener, new_secret
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.control import (
@@ -118,7 +119,9 @@ class CoordinatorServer:
             positions=checkpoint.positions(),
             limits=options.coordinator,
             first_epoch=checkpoint.next_epoch,
+            tail=options.tail,
         )
+        self._tail = options.tail  # as the user wants it, which workers may not have heard yet
         self._place = place
         self._listener = socket.create_server((place.bind, 0), backlog=64)
         names = [(op.name, op.operator.role.value, op.tasks) for op in plan.operators]
@@ -138,6 +141,14 @@ class CoordinatorServer:
 
     def fail(self, error: Exception) -> None:
         self._post(lambda: self._core.fail(error, system_clock()))
+
+    @property
+    def tail(self) -> Tail:
+        return self._tail
+
+    def switch(self, tail: Tail) -> None:
+        self._tail = tail
+        self._post(lambda: self._core.switch(tail))
 
     def raise_barrier(self) -> Callable[[], bool]:
         """Returns what tells whether all that sources could read from now on is durable."""
@@ -178,6 +189,7 @@ class CoordinatorServer:
                 self._core.recoveries,
                 sorted(self._state_lost),
                 status=self._describe(),
+                tail=self._tail.names(),
             )
 
     def _describe(self) -> str | None:

@@ -10,7 +10,8 @@ from typing import Any
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.core.coordinator import CoordinatorLimits
 from tailrace.core.ledger import LedgerLimits
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, shorten
+from tailrace.policy.tail import PLAIN, Tail
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class RunOptions:
     max_deaths: int = 10  # of one worker in a row, without progress: a tuple that kills it will do so again
     stop_timeout_s: float = 10.0  # for workers to close their tasks once all is done
     record: str | PathLike[str] | None = None  # a folder for what the simulator needs to play the run again
+    tail: Tail = PLAIN  # the techniques against the tail that are on
     ring: bool = True  # shared memory between workers of one machine; without it they talk over TCP
 
     def __post_init__(self) -> None:
@@ -34,6 +36,10 @@ class RunOptions:
             if field.name in ("checkpoint", "record"):
                 if value is not None and not isinstance(value, str | PathLike):
                     raise OptionError(f"not a folder: {field.name}={value!r}; did you mix two options up?")
+                continue
+            if field.name == "tail":
+                if not isinstance(value, Tail):
+                    raise OptionError(f"not a tail: tail={shorten(value)}: did you mean Tail(replay=…)?")
                 continue
             if field.name == "ring":
                 if not isinstance(value, bool):

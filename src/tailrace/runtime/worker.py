@@ -276,7 +276,15 @@ class WorkerProcess:
             self._recorder = Recorder(str(options.record), header, plan, system_clock, self._say_no_recording)
         rng = Random(os.urandom(16))
         around = Surroundings(
-            plan, self.worker, self.epoch, options.ledger, system_clock, rng, watch=self._recorder, guard=threading.Lock
+            plan,
+            self.worker,
+            self.epoch,
+            options.ledger,
+            system_clock,
+            rng,
+            watch=self._recorder,
+            guard=threading.Lock,
+            tail=assign.tail,
         )
         hosts: dict[int, TaskHost] = {}
         for leader, members in plan.units(self.worker):

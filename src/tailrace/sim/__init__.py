@@ -3,13 +3,14 @@
 ``simulate`` asks what a policy would do to a workload; ``tailrace.sim.faults`` asks whether anything is lost.
 """
 
+from tailrace.policy.replay_named import REPLAY_RULES, named_replay
 from tailrace.sim.arrivals import Paced, Poisson, Recorded
 from tailrace.sim.comparison import backlog_chart, latency_chart, render_comparison
 from tailrace.sim.forest import Forest, grow
 from tailrace.sim.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls
 from tailrace.sim.modelfile import parse_model, read_model
 from tailrace.sim.playback import Playback
-from tailrace.sim.policies import POLICIES, REPLAY_RULES, named_policy, named_replay
+from tailrace.sim.policies import POLICIES, named_policy
 from tailrace.sim.report import Report, StageReport
 from tailrace.sim.service import ByContent, Constant, Exponential, Lognormal, Trace, Uniform
 from tailrace.sim.simulate import simulate

@@ -142,7 +142,9 @@ class SimWorker:
         cluster, plan = self.cluster, self.cluster.plan
         self.opened_ns = cluster.engine.now_ns
         limits, clock = cluster.ledger_limits, cluster.engine.clock
-        around = Surroundings(plan, self.worker, self.epoch, limits, clock, cluster.rng, line_limit=cluster.line_limit)
+        around = Surroundings(
+            plan, self.worker, self.epoch, limits, clock, cluster.rng, line_limit=cluster.line_limit, tail=assign.tail
+        )
         for leader, members in plan.units(self.worker):
             functions: dict[int, Any] = {}
             writers: dict[int, Writer] = {}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
 from tailrace.errors import OptionError, TopologyError
+from tailrace.policy.replay_named import named_replay
+from tailrace.policy.tail import Tail
 from tailrace.runtime.coordinator import LOOPBACK, Place
 from tailrace.runtime.options import RunOptions
 from tailrace.runtime.run import Run
@@ -19,6 +21,9 @@ from tailrace.topology import Topology
 
 PREFIX = "spark.tailrace."
 EVERYWHERE = "0.0.0.0"
+
+TECHNIQUES: dict[str, Callable[[str], Any]] = {"replay": named_replay, "shared_queues": str}
+"""How the Spark configuration writes down what is on in a ``Tail``."""
 
 CONNECT = "Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession?"
 STOPPED = "the Spark session has been stopped: workers need one that runs; was spark.stop() called?"
@@ -68,18 +73,22 @@ def slots_of(spark: Any) -> int | None:
 
 def options_in(conf: Mapping[str, str]) -> dict[str, Any]:
     """Options of a run that the Spark configuration sets: ``spark.tailrace.maxPending`` is ``max_pending``."""
-    kinds = {field.name: str(field.type) for field in fields(RunOptions)}
+    kinds = {field.name: str(field.type) for field in fields(RunOptions) if field.name != "tail"}
     found: dict[str, Any] = {}
+    techniques: dict[str, Any] = {}
     for key, text in sorted(conf.items()):
         if not key.startswith(PREFIX):
             continue
         name = re.sub(r"(?<=[a-z])([A-Z])", lambda match: "_" + match[1].lower(), key.removeprefix(PREFIX))
+        if name in TECHNIQUES:
+            techniques[name] = TECHNIQUES[name](text)
+            continue
         name = name if name in kinds else f"{name}_s"
         if name not in kinds:
-            known = ", ".join(sorted(PREFIX + _camel(kind) for kind in kinds))
+            known = ", ".join(sorted(PREFIX + _camel(kind) for kind in [*kinds, *TECHNIQUES]))
             raise OptionError(f"unknown option in the Spark configuration: {key}={text}; known={known}")
         found[name] = _parse(key, text, kinds[name])
-    return found
+    return {**found, "tail": Tail(**techniques)} if techniques else found
 
 
 def _camel(name: str) -> str:

@@ -1,0 +1,70 @@
+"""The techniques that are on are a value: refused when they make no sense, told to every worker, shown by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tailrace as tr
+from tailrace.core.coordinator import Coordinator, CoordinatorLimits
+from tailrace.core.messages import Assign, Command, Ready, Registered, Send, Techniques
+from tailrace.runtime.options import RunOptions
+
+HEDGING = tr.Tail(replay=tr.fixed_timeout(20))
+LIMITS = CoordinatorLimits(10**9, 10**10, 10**8, 10**8, 10**9, 3)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: tr.Tail(replay=tr.adaptive_timeout),  # type: ignore[arg-type]
+            "not a replay rule: replay=<function adaptive_timeout",
+        ),
+        (lambda: tr.Tail(replay="soon"), "not a replay rule: replay='soon': did you mean adaptive_timeout()?"),  # type: ignore[arg-type]
+        (lambda: RunOptions.of({"tail": 5}), "not a tail: tail=5: did you mean Tail(replay=…)?"),
+        (lambda: tr.Tail().changed({"reply": None}), "unknown technique: reply; known=replay, shared_queues"),
+        (
+            lambda: tr.Tail(shared_queues="node"),
+            "not a way to share queues: shared_queues='node': did you mean 'worker'?",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make: Any, text: str) -> None:
+    with pytest.raises(tr.OptionError) as refusal:
+        make()
+    assert str(refusal.value).startswith(text)
+
+
+def test_techniques_are_shown_by_name() -> None:
+    assert HEDGING.names()["replay"] == "fixed_timeout"
+    assert set(tr.Tail().names().values()) == {None}
+    assert HEDGING.changed({}) == HEDGING and HEDGING.changed({"replay": None}) == tr.Tail()
+
+
+def _told(commands: list[Command]) -> list[tuple[int, tr.Tail]]:
+    return [(c.worker, c.message.tail) for c in commands if isinstance(c, Send) and isinstance(c.message, Techniques)]
+
+
+def test_a_worker_that_opens_its_tasks_hears_of_a_switch_when_it_is_ready() -> None:
+    coordinator = Coordinator(2, [], {}, {}, LIMITS, tail=tr.Tail())
+    coordinator.start(0)
+    for worker in (0, 1):
+        (assigned,) = coordinator.handle(Registered(worker, worker + 1, ("", 0), 1, ""), 0)
+        assert isinstance(assigned, Send) and isinstance(assigned.message, Assign)
+        assert assigned.message.tail == tr.Tail()
+    assert _told(coordinator.handle(Ready(0, 1), 0)) == []
+    assert _told(coordinator.switch(HEDGING)) == [(0, HEDGING)]
+    assert _told(coordinator.handle(Ready(1, 2), 0)) == [(1, HEDGING)]
+    assert _told(coordinator.switch(tr.Tail())) == [(0, tr.Tail()), (1, tr.Tail())]
+
+
+def test_a_worker_that_starts_after_a_switch_is_assigned_what_is_on() -> None:
+    coordinator = Coordinator(1, [], {}, {}, LIMITS)
+    coordinator.start(0)
+    coordinator.switch(HEDGING)
+    (assigned,) = coordinator.handle(Registered(0, 1, ("", 0), 1, ""), 0)
+    assert isinstance(assigned, Send) and isinstance(assigned.message, Assign)
+    assert assigned.message.tail == HEDGING
+    assert _told(coordinator.handle(Ready(0, 1), 0)) == []
