@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from tailrace.bench.tail import Row
 from tailrace.bench.tail_groupings import BALANCE, GROUPING
+from tailrace.bench.tail_queues import SHARED_QUEUE
 
-ROWS: tuple[Row, ...] = (GROUPING, BALANCE)
+ROWS: tuple[Row, ...] = (GROUPING, BALANCE, SHARED_QUEUE)
