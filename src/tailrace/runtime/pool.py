@@ -11,6 +11,7 @@ nobody sleeps while tuples wait, except who cannot send what it has made, and th
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
 
 
 class Pool:
-    """Everything but ``post``, ``wake``, ``tell`` and ``make_room`` belongs to the runner that reads the links."""
+    """What is about links belongs to the runner that reads them; the rest may be called from any thread."""
 
     def __init__(self, hosts: Sequence[TaskHost], near: Membership, runner: Runner) -> None:
         self.hosts = tuple(hosts)
         self._host_of = {host.task: host for host in hosts}
         self._in = InLinks(near)
         self._runner = runner
+        self._waking = threading.Lock()  # or two that come at once would count on one sleeper
         self._in.moved_to(runner)
         for host in hosts:
             host.pool = self
@@ -50,17 +52,26 @@ class Pool:
         tap = chosen.task.tap
         assert tap is not None
         portions = -(-tuples // tap.portion)
-        for host in sorted(self.hosts, key=lambda host: (not _collects(host.task), host is not chosen)):
-            if portions <= 0:
-                return
-            if host.idle:
-                host.wake()
-                portions -= 1
+        with self._waking:
+            if chosen.task.receiving is not None:  # its halves want to hear of it, and of notes, whoever runs what came
+                portions -= chosen.idle
+                chosen.wake()
+            for host in sorted(self.hosts, key=lambda host: (not _collects(host.task), host is not chosen)):
+                if portions <= 0:
+                    return
+                if host.idle:
+                    host.wake()
+                    portions -= 1
 
     def tell(self, told: set[Task]) -> None:
         """Halves of these tasks have something to hear."""
         while told:
             self._host_of[told.pop()].wake()
+
+    @property
+    def bundle_bytes(self) -> int:
+        """Of late, on average, on the way to the task that gets the largest."""
+        return max(host.bundle_bytes for host in self.hosts)
 
     def make_room(self) -> None:
         """There is room in the queue."""

@@ -145,8 +145,9 @@ class TaskHost:
 
     @property
     def _queue_limit(self) -> int:
-        limit = max(1, min(QUEUE_BUNDLES, QUEUE_BYTES // self.bundle_bytes))
-        return limit if self.pool is None else limit * len(self.pool.hosts)
+        if self.pool is not None:
+            return len(self.pool.hosts) * _limit(self.pool.bundle_bytes)
+        return _limit(self.bundle_bytes)
 
     @property
     def held_back(self) -> bool:
@@ -373,3 +374,8 @@ class TaskHost:
             counters[0].completed = ledger.complete_latency.count
             counters[0].durable = ledger.durable_latency.count
         self.snapshots = [one.snapshot() for one in counters]
+
+
+def _limit(bundle_bytes: int) -> int:
+    """Bundles of this size that may wait in front of a task."""
+    return max(1, min(QUEUE_BUNDLES, QUEUE_BYTES // bundle_bytes))
