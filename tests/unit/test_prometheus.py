@@ -153,6 +153,9 @@ def a_run(name: str = "wordcount", operators: list[tuple[str, str, int]] = OPERA
     count.busy_ns, count.blocked_ns, count.cpu_ns = SECOND_NS, 250 * MILLISECOND_NS, 700 * MILLISECOND_NS
     count.execution.record_many([MILLISECOND_NS, 3 * MILLISECOND_NS])
     out.duplicates = 4
+    lines.hedges, lines.hedges_won, lines.hedges_wasted = 30, 20, 9
+    lines.timeout_ns, lines.hedges_left = 12 * MILLISECOND_NS, 3.5
+    count.unrun, count.unrun_hedges = 18, 7
     for task in (lines, count, out):
         builder.update(task.worker, 1, [task.snapshot()])
     workers = [
@@ -188,6 +191,12 @@ def test_numbers_of_the_run() -> None:
         "tailrace_roots_durable_total": 800,
         "tailrace_roots_reemitted_total": 50,
         "tailrace_recoveries_total": 2,
+        "tailrace_hedges_total": 30,
+        "tailrace_hedges_won_total": 20,
+        "tailrace_hedges_wasted_total": 9,
+        "tailrace_cancelled_tuples_total": 25,
+        "tailrace_hedge_timeout_seconds": 0.012,
+        "tailrace_hedges_left": 3.5,
         "tailrace_state_lost_operators": 1,
     }
     assert value(families, "tailrace_run_info", id="job-1", run_id="run-1") == 1

@@ -10,12 +10,13 @@ from typing import Any, cast
 
 from tailrace.clock import MILLISECOND_NS, Clock
 from tailrace.connector import CommittingWriter, Reader, Writer
+from tailrace.core.cancelled import Cancelled
 from tailrace.core.ledger import Ledger, LedgerLimits
 from tailrace.core.messages import Position
 from tailrace.core.opentask import AsyncTask, BatchTask
 from tailrace.core.plan import EdgePlan, OperatorPlan, Plan
 from tailrace.core.receivinghalf import ReceivingHalves
-from tailrace.core.router import FeedbackLane, Lane, LaneOut, Out, Unroutable
+from tailrace.core.router import FeedbackLane, Lane, LaneOut, Out, TurnsOut, Unroutable
 from tailrace.core.sendinghalf import MAX_LINE, FeedbackOut
 from tailrace.core.sharedqueue import SharedQueue
 from tailrace.core.sinklog import SinkLog
@@ -33,6 +34,7 @@ from tailrace.core.stage import (
 from tailrace.core.task import DrawingTask, ObservedTask, PlainTask, Task
 from tailrace.core.watch import Watch
 from tailrace.metrics.counters import TaskCounters
+from tailrace.policy.shuffle import Shuffle
 from tailrace.policy.tail import PLAIN, Tail
 from tailrace.topology import Port, Role
 
@@ -62,6 +64,7 @@ class Surroundings:
     guard: Callable[[], AbstractContextManager[Any]] = nullcontext  # makes what is held by who draws from a queue
     queues: dict[int, SharedQueue] = field(default_factory=dict)  # by operator; those that several tasks draw from
     tail: Tail = PLAIN
+    cancelled: Cancelled = field(default_factory=Cancelled)
 
 
 def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
@@ -89,12 +92,16 @@ def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
         observed = ObservedTask if builder.feedback_into(operator) else PlainTask
         plain = (DrawingTask if plan.shares(leader) else observed)(plan, leader, around.clock)
         builder.add_tap(plain, operator)
+        plain.cancelled = around.cancelled
         plain.stage = builder.stage(plain, leader)
         builder.add_receiving_halves(plain, operator)
         return plain
     assert isinstance(task, SourceTask | AsyncTask | BatchTask)
     builder.add_tap(task, operator)
+    task.cancelled = around.cancelled
     task.wiring = builder.wiring(task, leader)
+    if isinstance(task, SourceTask):
+        task.switch(around.tail)
     if around.watch is not None:
         if isinstance(task, SourceTask):
             task.ledger.watch = around.watch.roots(leader)
@@ -153,7 +160,7 @@ class _Builder:
         }
         readers = {split: self._bodies.readers[split] for split in splits}
         ledger = Ledger(starts, self._around.limits, self._around.rng)
-        return SourceTask(self._plan, number, self._around.clock, ledger, readers)
+        return SourceTask(self._plan, number, self._around.clock, ledger, readers, self._around.rng)
 
     def _out(self, task: Task, index: int, edge: EdgePlan, counters: TaskCounters) -> Out:
         downstream = self._plan.operators[edge.downstream]
@@ -167,6 +174,8 @@ class _Builder:
             return self._feedback_out(task, index, edge, targets, counters)
         lanes = [Lane(edge.index, target) for target in targets]
         task.lanes.extend(lanes)
+        if isinstance(task, SourceTask) and task.leads(edge) and takes_turns(edge) and len(lanes) > 1:
+            return TurnsOut(edge, lanes, None, self._around.rng)
         chooser = None if edge.local else edge.grouping.bind(len(targets), self._around.rng)
         return LaneOut(edge, lanes, chooser, self._around.rng)
 
@@ -208,6 +217,11 @@ def _blame(wiring: Wiring, downstream: str) -> Unroutable:
         return wiring.failed(emission, split, offset, value, lineage, error)
 
     return unroutable
+
+
+def takes_turns(edge: EdgePlan) -> bool:
+    """Whether any task will do for any tuple."""
+    return isinstance(edge.grouping, Shuffle) and not edge.by_lineage
 
 
 EPOCH_OFFSETS = 40

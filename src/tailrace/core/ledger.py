@@ -15,24 +15,35 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tailrace.core.acks import Fold
-from tailrace.core.lineage import MASK
+from tailrace.core.acks import HEDGE, Fold
 from tailrace.metrics.histogram import Histogram
 
 
 class Root:
     """One root that is not yet below the prefix."""
 
-    __slots__ = ("complete_ns", "due_ns", "durable", "emissions", "emitted_ns", "offset", "split", "timeouts", "value")
+    __slots__ = (
+        "complete_ns",
+        "due_ns",
+        "durable",
+        "emissions",
+        "emitted_ns",
+        "hedged",
+        "offset",
+        "split",
+        "timeouts",
+        "value",
+    )
 
     def __init__(self, split: int, offset: int, value: Any, due_ns: int) -> None:
         self.split = split
         self.offset = offset
         self.value = value
         self.due_ns = due_ns
-        self.emitted_ns = 0  # of the newest incarnation
+        self.emitted_ns = 0  # of the newest incarnation, hedges aside
         self.complete_ns = 0  # 0 until complete
         self.durable = False
+        self.hedged = False
         self.timeouts = 0  # how often the backstop has struck
         self.emissions: list[int] = []  # emission numbers, one an incarnation
 
@@ -63,7 +74,7 @@ class Ledger:
 
     def __init__(self, starts: dict[int, int], limits: LedgerLimits, rng: Random) -> None:
         self._limits = limits
-        self._next_emission = rng.getrandbits(64)  # random, so that acks meant for a dead ledger match nothing here
+        self._next_emission = rng.getrandbits(63)  # random, so that acks meant for a dead ledger match nothing here
         self._live: dict[int, _Registers] = {}
         self._spans: dict[int, deque[Root]] = {split: deque() for split in starts}
         self._prefix: dict[int, int] = dict(starts)
@@ -76,7 +87,8 @@ class Ledger:
         self.complete_latency = Histogram()
         self.durable_latency = Histogram()
         self.reemitted = 0
-        self.watch: Callable[[Root, int], None] | None = None  # called with what completes
+        self.watch: Callable[[Root, int], None] | None = None  # called with what completes, and which emission did it
+        self.on_complete: Callable[[Root, int], None] | None = None  # called with what completes, and when
 
     # -- emitting
 
@@ -110,12 +122,24 @@ class Ledger:
     def emit(self, root: Root, now_ns: int) -> int:
         """A new incarnation of a root. Returns its emission number; ``arm`` must follow."""
         emission = self._next_emission
-        self._next_emission = (emission + 1) & MASK
+        self._next_emission = (emission + 1) % HEDGE
         self._live[emission] = _Registers(root)
         if root.emissions:
             self.reemitted += 1
         root.emissions.append(emission)
         root.emitted_ns = now_ns
+        return emission
+
+    def hedge(self, root: Root) -> int:
+        """Another incarnation, which races the newest. Returns its emission number; ``arm`` must follow.
+
+        For all that recovery has to decide it does not exist.
+        """
+        assert not root.hedged, f"a root is hedged twice: split={root.split} offset={root.offset}"
+        emission = root.emissions[-1] | HEDGE
+        self._live[emission] = _Registers(root)
+        root.hedged = True
+        root.emissions.append(emission)
         return emission
 
     def arm(self, emission: int, ids: int, now_ns: int) -> None:
@@ -156,13 +180,15 @@ class Ledger:
         if not root.complete_ns:
             root.complete_ns = now_ns
             if self.watch is not None:
-                self.watch(root, self._completed_by(root))
+                self.watch(root, self.completed_by(root))
+            if self.on_complete is not None:
+                self.on_complete(root, now_ns)
             latency_ns = max(0, now_ns - root.due_ns)
             self.complete_latency.record(latency_ns)
-            if len(root.emissions) == 1:  # a loss says nothing of how long work takes
+            if len(root.emissions) - root.hedged == 1:  # a loss says nothing of how long work takes
                 self._slowest_ns = max(latency_ns, self._slowest_ns - (self._slowest_ns >> 10))
 
-    def _completed_by(self, root: Root) -> int:
+    def completed_by(self, root: Root) -> int:
         """The incarnation of which everything was processed."""
         live = self._live
         return next(one for one in root.emissions if not (live[one].complete and live[one].durable))
@@ -246,6 +272,8 @@ class Ledger:
         """Raise AssertionError if the ledger contradicts itself."""
         roots = [root for span in self._spans.values() for root in span]
         assert self._span == self._pending + sum(map(len, self._uncommitted.values()))
+        unfinished = sum(bool(root.complete_ns) and not root.durable for root in roots)
+        assert self.complete_latency.count == self.durable_latency.count + unfinished, "a root is complete twice"
         assert self._pending == len(roots) <= self.span <= self._limits.max_pending, (self._pending, self.span)
         assert all(self._committed[split] <= offset for split, offset in self._prefix.items())
         live = {emission for root in roots if not root.durable for emission in root.emissions}

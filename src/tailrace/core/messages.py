@@ -186,13 +186,26 @@ class Techniques:
 
 
 @dataclass(frozen=True)
+class Load:
+    """What all tasks together have done lately, for rules that go by it."""
+
+    utilisation: float  # of the busiest operator, 0 to 1
+    roots: int  # complete
+    hedges: int  # issued
+    calls: int
+    work_ns: int  # that they took
+    unrun: int  # tuples that were thrown away because a hedge was first
+    unrun_hedges: int  # tuples of hedges that were thrown away
+
+
+@dataclass(frozen=True)
 class Leave:
     """Close all tasks and exit."""
 
     reason: str
 
 
-ToWorker = Assign | Members | Recover | Committed | Flush | Barrier | Drain | Techniques | Leave
+ToWorker = Assign | Members | Recover | Committed | Flush | Barrier | Drain | Techniques | Load | Leave
 
 
 # -- what the coordinator's host is told to do

@@ -61,11 +61,15 @@ class OpenTask(Task):
         self.watch: CallWatch | None = None
 
     def _open_next(self) -> bool:
-        if not self._opened and self.queue:
+        while not self._opened and self.queue:
             try:
-                emission, split, offset, ack, lineages, values, *tracks = self.queue.popleft()
+                taken = self.queue.popleft()
             except IndexError:
                 return False  # another task has drawn it
+            emission, split, offset, ack, lineages, values, *tracks = taken
+            if self.cancelled and emission in self.cancelled:
+                self.throw_away(taken)
+                continue
             bundle = OpenBundle(emission, split, offset, ack, len(values))
             if self.tap is not None:
                 bundle.chosen = self.tap.chosen

@@ -20,6 +20,9 @@ from tailrace.errors import TailraceError, shorten
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.feedback import Message, Receiver, has_feedback
 
+DROPPED = -1
+"""The duration of what was not run."""
+
 
 class ReceivingHalves:
     """Of one task.
@@ -83,6 +86,12 @@ class ReceivingHalves:
             message = None if said is None else said[position]
             self._done.append((origin, value, message, durations[position] + rest_ns))
 
+    def dropped_all(self, bundle: Sequence[Any]) -> None:
+        """A bundle has been thrown away."""
+        origin, said = (bundle[6], bundle[7]) if len(bundle) > 6 else (None, None)
+        for position, value in enumerate(bundle[5]):
+            self._done.append((origin, value, None if said is None else said[position], DROPPED))
+
     @property
     def pending(self) -> bool:
         """Whether there is something to tell."""
@@ -128,6 +137,10 @@ class ReceivingHalves:
     def _executed(self, done: tuple[Origin, Any, Message | None, int, int], now_ns: int) -> None:
         (edge, sender, _), value, message, duration_ns, queued = done
         half = self._halves[edge]
+        if duration_ns == DROPPED:
+            half.dropped(sender, message, queued, now_ns)
+            self._post(edge, half)
+            return
         try:
             half.executed(sender, value, message, duration_ns, queued, now_ns)
         except Exception as error:

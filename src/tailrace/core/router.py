@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
+from tailrace.core.acks import HEDGE
 from tailrace.core.lineage import broadcast_lineages, child_lineages
 from tailrace.core.plan import EdgePlan
 from tailrace.policy.feedback import Message
@@ -87,6 +88,17 @@ class Out(Protocol):
     ) -> int:
         """Pass the values on. Returns the exclusive or of the ack ids they were given."""
         ...
+
+
+def turn_of(emission: int, tasks: int) -> int:
+    """Emissions of one ledger take turns by their numbers. A hedge goes to any task but the one it races.
+
+    Hedges of what went to one task, which may be stuck, are spread over all the others.
+    """
+    if emission < HEDGE:
+        return emission % tasks
+    turn, place = divmod(emission - HEDGE, tasks)
+    return (place + 1 + turn % (tasks - 1)) % tasks
 
 
 class LaneOut:
@@ -224,3 +236,25 @@ class LaneOut:
                 None if indices is None else indices[piece],
             )
         return acks
+
+
+class TurnsOut(LaneOut):
+    """A shuffled edge of a source to several tasks: roots take turns, and a hedge goes elsewhere without any state."""
+
+    def send(
+        self,
+        emission: int,
+        split: int,
+        offset: int,
+        values: list[Any],
+        parents: list[int] | None,
+        indices: list[int] | None,
+    ) -> int:
+        lineages: list[int] | None = None
+        if self._lineages:
+            assert parents is not None
+            lineages = child_lineages(parents, self._salt, indices)
+        ack = self._new_id(64)
+        lane = self.lanes[turn_of(emission, len(self.lanes))]
+        lane.bundles.append((emission, split, offset, ack, lineages, values))
+        return ack

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 from tailrace.clock import SECOND_NS, Clock
 from tailrace.connector import Reader, Record
 from tailrace.core.acks import Fold
 from tailrace.core.failure import CAUGHT, traceback_of
+from tailrace.core.hedging import Hedging, hedged_sources
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.lineage import root_lineage
 from tailrace.core.messages import (
@@ -17,17 +19,20 @@ from tailrace.core.messages import (
     Committed,
     Drain,
     FromWorker,
+    Load,
     Passed,
     Position,
     Prefixes,
     Recover,
     SourceReport,
+    Techniques,
     ToWorker,
 )
-from tailrace.core.plan import Plan
+from tailrace.core.plan import EdgePlan, Plan
 from tailrace.core.stage import Wiring
 from tailrace.core.task import Task
 from tailrace.errors import TailraceError, TaskError
+from tailrace.policy.tail import Tail
 
 ASK_AGAIN_NS = SECOND_NS
 """An answer takes a round trip and a write to disk. One that takes so long was lost with its connection."""
@@ -38,15 +43,20 @@ class SourceTask(Task):
 
     wiring: Wiring
 
-    def __init__(self, plan: Plan, number: int, clock: Clock, ledger: Ledger, readers: dict[int, Reader]) -> None:
+    def __init__(
+        self, plan: Plan, number: int, clock: Clock, ledger: Ledger, readers: dict[int, Reader], rng: Random
+    ) -> None:
         super().__init__(plan, number, clock)
         self.ledger = ledger
+        self.hedging: Hedging | None = None
+        self._rng = rng
         self.draining = False
         self._catch_up = 0  # roots to read even so
         self._readers = deque(readers.items())
         self._again: deque[Root] = deque()
         self._salts = {split.index: split.salt for split in plan.splits_of(number)}
         source = plan.operator_of[number]
+        self._may_hedge = not hedged_sources(plan)[source]
         self._lineages = any(edge.lineages for edge in plan.edges if edge.upstream == source)
         self._started = False
         self._asked: dict[int, int] = {}  # prefixes that the coordinator was last asked to commit
@@ -54,6 +64,10 @@ class SourceTask(Task):
         self._told: tuple[bool, bool] | None = None
         self._barrier = 0  # to be passed; 0: none
         self._behind: dict[int, int] | None = None  # what must be committed for it, once that is known
+
+    def leads(self, edge: EdgePlan) -> bool:
+        """Whether this edge begins at the source itself, and not at something that is fused to it."""
+        return edge.upstream == self.plan.operator_of[self.number]
 
     # -- emitting
 
@@ -112,7 +126,11 @@ class SourceTask(Task):
             raise TaskError(self.wiring.operator, self.wiring.task, place, traceback_of(error)) from None
 
     def _emit(self, root: Root, now_ns: int) -> None:
-        emission = self.ledger.emit(root, now_ns)
+        self._send(root, self.ledger.emit(root, now_ns), now_ns)
+        if self.hedging is not None:
+            self.hedging.emitted(root, now_ns)
+
+    def _send(self, root: Root, emission: int, now_ns: int) -> None:
         parents = [root_lineage(self._salts[root.split], root.offset)] if self._lineages else None
         ids = self.wiring.send(emission, root.split, root.offset, [root.value], parents, None)
         self.ledger.arm(emission, ids, now_ns)
@@ -145,19 +163,40 @@ class SourceTask(Task):
                 self._barrier, self._behind = message.number, None
             case Drain():
                 self.draining = True
+            case Techniques():
+                self.switch(message.tail)
+            case Load() if self.hedging is not None:
+                self.hedging.loaded(message, self.clock())
 
     def check_overdue(self, now_ns: int) -> int:
         """The backstop, for losses that nobody reported. Returns how many roots will be emitted again."""
-        if not self._again and self._started:
-            self._again = deque(self.ledger.overdue(now_ns))
+        if self._again or not self._started:
+            return 0
+        self._again = deque(self.ledger.overdue(now_ns))
         return len(self._again)
+
+    def switch(self, tail: Tail) -> None:
+        """These techniques are on from now on. Roots that are hedged stay so."""
+        rule = tail.replay if self._may_hedge else None
+        if self.hedging is not None and rule == self.hedging.rule:
+            return
+        self.hedging = self.ledger.on_complete = None
+        if rule is not None:
+            self.hedging = Hedging(rule, self.ledger, self.wiring.counters, self._rng, self.clock())
+            self.hedging.cancels = self.cancels
+            self.ledger.on_complete = self.hedging.completed
+
+    @property
+    def hedge_ns(self) -> int | None:
+        """When it is worth asking whether a root is late; None while nothing is hedged."""
+        return None if self.hedging is None or self._again or not self._started else self.hedging.wake_ns
 
     @property
     def runnable(self) -> bool:
-        return bool(self._again)
+        return bool(self._again) or (self.hedge_ns is not None and self.hedge_ns <= self.clock())
 
     def run(self, budget_ns: int) -> None:
-        """Emit again what recovery wants."""
+        """Emit again what recovery wants, then what is late."""
         end_ns = self.clock() + budget_ns
         while self._again:
             root = self._again.popleft()
@@ -165,6 +204,10 @@ class SourceTask(Task):
                 self._emit(root, self.clock())
             if self.clock() >= end_ns:
                 return
+        if self.hedging is not None and self._started:
+            now_ns = self.clock()
+            for root in self.hedging.due(now_ns):
+                self._send(root, self.ledger.hedge(root), now_ns)
 
     # -- telling the coordinator
 

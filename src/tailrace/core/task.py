@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from tailrace.clock import Clock
-from tailrace.core.acks import AckFold
-from tailrace.core.messages import Committed, Flush, Members, ToWorker
+from tailrace.core.acks import HEDGE, AckFold
+from tailrace.core.cancelled import Cancelled
+from tailrace.core.messages import Committed, Flush, Members, Techniques, ToWorker
 from tailrace.core.plan import Plan
 from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import NOTE, Bundle, Lane, Note
@@ -49,6 +50,8 @@ class Task:
         self.sinks: list[CommitSinkStage] = []
         self.lines: dict[int, FeedbackOut] = {}  # by edge index: the load-aware edges that leave here
         self.receiving: ReceivingHalves | None = None  # of those that lead here
+        self.cancelled = Cancelled()  # shared by all tasks of the worker
+        self.cancels: list[int] = []  # emissions that this task wants cancelled everywhere; whoever tells empties it
         self.clock = clock
         self._owners = plan.owners
 
@@ -110,6 +113,8 @@ class Task:
                     sink.commit()
             case Members():
                 self._bind_halves(message.version)
+            case Techniques() if message.tail.replay is None:
+                self.cancelled.clear()
 
     def _bind_halves(self, version: int) -> None:
         for line in self.lines.values():
@@ -132,6 +137,24 @@ class Task:
         both = self.acks[self._owners[split]].both
         both[emission] = both.get(emission, 0) ^ ids
 
+    def throw_away(self, bundle: Sequence[Any]) -> None:
+        """A bundle of a cancelled emission is not run. Nobody waits for its ack."""
+        counters = self.wirings[0].counters
+        if bundle[0] & HEDGE:
+            counters.unrun_hedges += len(bundle[5])
+        else:
+            counters.unrun += len(bundle[5])
+        receiving = self._halves_to_tell()
+        if receiving is not None:
+            receiving.dropped_all(bundle)
+
+    def _halves_to_tell(self) -> ReceivingHalves | None:
+        """Those that are to hear of what was taken last: of the task that its sender chose, whoever took it."""
+        if self.receiving is None or self.tap is None:
+            return self.receiving
+        self.tap.told.add(self.tap.chosen)
+        return self.tap.chosen.receiving
+
 
 class PlainTask(Task):
     """A task whose leader takes tuples one by one."""
@@ -140,9 +163,13 @@ class PlainTask(Task):
 
     def run(self, budget_ns: int) -> None:
         queue, run, acks, owners, clock = self.queue, self.stage.run, self.acks, self._owners, self.clock
+        cancelled = self.cancelled
         end_ns = clock() + budget_ns
         while queue:
-            emission, split, offset, ack, lineages, values = queue.popleft()
+            emission, split, offset, ack, lineages, values = bundle = queue.popleft()
+            if cancelled and emission in cancelled:
+                self.throw_away(bundle)
+                continue
             ids = ack ^ run(emission, split, offset, values, lineages)
             both = acks[owners[split]].both
             both[emission] = both.get(emission, 0) ^ ids
@@ -157,12 +184,15 @@ class ObservedTask(PlainTask):
         queue = self.queue
         receiving, durations = self.receiving, self.wirings[0].durations
         assert receiving is not None
-        run, acks, owners, clock = self.stage.run, self.acks, self._owners, self.clock
+        run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
         now_ns = clock()
         end_ns = now_ns + budget_ns
         while queue:
             bundle = queue.popleft()
             emission, split, offset, ack, lineages, values = bundle[:6]
+            if cancelled and emission in cancelled:
+                self.throw_away(bundle)
+                continue
             counted = len(durations)
             ids = ack ^ run(emission, split, offset, values, lineages)
             both = acks[owners[split]].both
@@ -179,7 +209,7 @@ class DrawingTask(PlainTask):
     def run(self, budget_ns: int) -> None:
         tap, durations = self.tap, self.wirings[0].durations
         assert tap is not None
-        run, acks, owners, clock = self.stage.run, self.acks, self._owners, self.clock
+        run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
         now_ns = clock()
         end_ns = now_ns + budget_ns
         while True:
@@ -188,15 +218,17 @@ class DrawingTask(PlainTask):
             except IndexError:
                 return
             emission, split, offset, ack, lineages, values = bundle[:6]
+            if cancelled and emission in cancelled:
+                self.throw_away(bundle)
+                continue
             counted = len(durations)
             ids = ack ^ run(emission, split, offset, values, lineages)
             both = acks[owners[split]].both
             both[emission] = both.get(emission, 0) ^ ids
             began_ns, now_ns = now_ns, clock()
             tap.took(len(values), now_ns - began_ns)
-            receiving = tap.chosen.receiving
+            receiving = self._halves_to_tell()
             if receiving is not None:
                 receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
-                tap.told.add(tap.chosen)
             if now_ns >= end_ns:
                 return

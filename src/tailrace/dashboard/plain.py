@@ -21,6 +21,7 @@ def plain_line(progress: dict[str, Any]) -> str:
         f"pending {text.count(progress['pending'])}",
         f"complete {latency_words(progress['latencyMs']['interval']['complete'])}",
         f"workers {workers_running(progress)}",
+        *replay_words(progress),
         *troubles(progress),
     ]
     return " | ".join(parts)
@@ -37,6 +38,19 @@ def workers_running(progress: dict[str, Any]) -> str:
     """``3/4``."""
     states = [worker["state"] for worker in progress["workers"]]
     return f"{states.count(RUNNING)}/{len(states)}"
+
+
+def replay_words(progress: dict[str, Any]) -> list[str]:
+    """What hedging does, in one entry; none where it never was on."""
+    replay = progress.get("replay", {})
+    rule = progress.get("tail", {}).get("replay")
+    if not (rule or replay.get("hedges")):
+        return []
+    counts = {"hedges": "hedges", "won": "won", "wasted": "wasted", "cancelledTuples": "tuples cancelled"}
+    words = [f"{name} {text.count(replay[key])}" for key, name in counts.items()]
+    if rule:
+        words += [f"timeout {text.latency(replay['timeoutMs'])}", f"left {replay['hedgesLeft']:.0f}"]
+    return [" ".join([*words, f"({rule or 'off'})"])]
 
 
 def troubles(progress: dict[str, Any]) -> list[str]:

@@ -31,8 +31,13 @@ COUNTERS = (
     "feedback_messages",
     "feedback_bytes",
     "feedback_ns",
+    "hedges",
+    "hedges_won",
+    "hedges_wasted",
+    "unrun",
+    "unrun_hedges",
 )
-GAUGES = ("queued", "pending", "held")
+GAUGES = ("queued", "pending", "held", "timeout_ns", "hedges_left", "at_ns")
 HISTOGRAMS = ("execution", "complete", "durable_latency")
 
 
@@ -61,6 +66,14 @@ class TaskSnapshot:
     feedback_bytes: int = 0
     feedback_ns: int = 0
     held: int = 0
+    hedges: int = 0
+    hedges_won: int = 0
+    hedges_wasted: int = 0
+    unrun: int = 0
+    unrun_hedges: int = 0
+    timeout_ns: int = 0
+    hedges_left: float = 0.0
+    at_ns: int = 0
     execution: HistogramSnapshot = EMPTY_SNAPSHOT
     complete: HistogramSnapshot = EMPTY_SNAPSHOT
     durable_latency: HistogramSnapshot = EMPTY_SNAPSHOT
@@ -94,6 +107,14 @@ class TaskCounters:
     feedback_bytes: int = 0  # what they took on links, about
     feedback_ns: int = 0  # time spent in the halves, and on encoding
     held: int = 0  # a gauge: tuples that wait here for some task to have room
+    hedges: int = 0  # roots of a source that were emitted once more because they were late
+    hedges_won: int = 0  # those that were complete first
+    hedges_wasted: int = 0  # those that were not
+    unrun: int = 0  # tuples thrown away because a hedge was first
+    unrun_hedges: int = 0  # tuples of hedges thrown away because it was not
+    timeout_ns: int = 0  # a gauge: beyond that a root is late; 0: not known
+    hedges_left: float = 0.0  # a gauge: that the budget pays for
+    at_ns: int = 0  # when all this was so, on the clock of its machine
     execution: Histogram = field(default_factory=Histogram)
     complete: Histogram = field(default_factory=Histogram)  # latency from due to complete
     durable_latency: Histogram = field(default_factory=Histogram)  # latency from due to durable
@@ -124,6 +145,14 @@ class TaskCounters:
             feedback_bytes=self.feedback_bytes,
             feedback_ns=self.feedback_ns,
             held=self.held,
+            hedges=self.hedges,
+            hedges_won=self.hedges_won,
+            hedges_wasted=self.hedges_wasted,
+            unrun=self.unrun,
+            unrun_hedges=self.unrun_hedges,
+            timeout_ns=self.timeout_ns,
+            hedges_left=self.hedges_left,
+            at_ns=self.at_ns,
             execution=self.execution.snapshot(),
             complete=self.complete.snapshot(),
             durable_latency=self.durable_latency.snapshot(),

@@ -138,6 +138,16 @@ def _feedback(name: str, meaning: str, key: str, value: Callable[[Any], float] =
     return Family(PREFIX + name, COUNTER, meaning, WORKER.labels), read
 
 
+def _replay(name: str, kind: str, meaning: str, key: str, value: Callable[[Any], float] = _itself) -> Metric:
+    def read(progress: Progress) -> Iterator[Sample]:
+        for labels, run in RUN.parts(progress):
+            found = run.get("replay", {}).get(key)
+            if found is not None:
+                yield Sample(labels, value(found))
+
+    return Family(PREFIX + name, kind, meaning, RUN.labels), read
+
+
 def _run_info(name: str, meaning: str) -> Metric:
     def read(progress: Progress) -> Iterator[Sample]:
         for labels, run in RUN.parts(progress):
@@ -157,6 +167,12 @@ _METRICS: tuple[Metric, ...] = (
     _number(RUN, "roots_durable_total", COUNTER, "Roots that every sink has committed.", "durable"),
     _number(RUN, "roots_reemitted_total", COUNTER, "Roots that were sent again after a loss.", "reemitted"),
     _number(RUN, "recoveries_total", COUNTER, "Recoveries from a lost worker or link.", "recoveries"),
+    _replay("hedges_total", COUNTER, "Roots that were sent once more because they were late.", "hedges"),
+    _replay("hedges_won_total", COUNTER, "Hedges that were complete before what they raced.", "won"),
+    _replay("hedges_wasted_total", COUNTER, "Hedges that were not.", "wasted"),
+    _replay("cancelled_tuples_total", COUNTER, "Tuples thrown away because another was first.", "cancelledTuples"),
+    _replay("hedge_timeout_seconds", GAUGE, "The age from which a root is late.", "timeoutMs", _seconds),
+    _replay("hedges_left", GAUGE, "Hedges that the budget pays for now.", "hedgesLeft"),
     _number(RUN, "state_lost_operators", GAUGE, "Stateful operators that lost state with a worker.", "stateLost", len),
     _summary(RUN, "complete_latency_seconds", "From due to complete, since the run started.", "latencyMs", "complete"),
     _summary(RUN, "durable_latency_seconds", "From due to durable, since the run started.", "latencyMs", "durable"),

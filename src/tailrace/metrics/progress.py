@@ -116,6 +116,10 @@ class ProgressBuilder:
                 raise ValueError(f"snapshot of another worker's task: worker={worker} snapshot={snapshot.worker}")
             self._totals.update(snapshot.key, epoch, snapshot)
 
+    def snapshots(self) -> list[TaskSnapshot]:
+        """What every task that has reported has counted, over all its epochs."""
+        return list(map(self._totals.task, self._totals.keys()))
+
     def build(
         self,
         now_ns: int,
@@ -154,6 +158,7 @@ class ProgressBuilder:
             "deadLetters": everything.total("dead_letters"),
             "stateLost": list(state_lost),
             "tail": dict(tail or {}),
+            "replay": _replay(roots, everything),
             "latencyMs": _latency(roots),
             "latencyHistogram": _chart(roots.histogram("complete")),
             "latencyBuckets": {
@@ -279,6 +284,19 @@ def _latency(roots: _Group) -> Progress:
             "complete": distribution_ms(roots.interval_histogram("complete")),
             "durable": distribution_ms(roots.interval_histogram("durable_latency")),
         },
+    }
+
+
+def _replay(roots: _Group, everything: _Group) -> Progress:
+    """What hedging has done. The timeout is the longest of all source tasks, null if none has one."""
+    timeout_ns = max((task.timeout_ns for task in roots.now), default=0)
+    return {
+        "hedges": roots.total("hedges"),
+        "won": roots.total("hedges_won"),
+        "wasted": roots.total("hedges_wasted"),
+        "cancelledTuples": everything.total("unrun") + everything.total("unrun_hedges"),
+        "timeoutMs": _ms(timeout_ns) if timeout_ns else None,
+        "hedgesLeft": round(sum(task.hedges_left for task in roots.now), 1),
     }
 
 

@@ -130,6 +130,14 @@ class Budget:
             self._hedges /= 2
             self._extra_ns /= 2
 
+    def left(self) -> float | None:
+        """How many hedges can be paid for now. None: as many as there may be."""
+        if self._closed:
+            return 0.0
+        if self._share is None:
+            return None
+        return self._level_ns / self.cost_ns() if self.cost_ns() else 0.0
+
     def cost_ns(self) -> float:
         """What a hedge costs, as far as is known."""
         root_ns = self._root.value

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tailrace.policy.budget import Budget, Limits
 from tailrace.policy.latencies import UNSEEN
+from tailrace.policy.replay import ReplayState
 
 
 class Pending:
@@ -80,6 +81,9 @@ class TimedReplayer:
             self.budget.spend()
             hedges.append(self.pending.hedge())
         return hedges
+
+    def state(self) -> ReplayState:
+        return ReplayState(None if self.timeout_ns == UNSEEN else int(self.timeout_ns), self.budget.left())
 
     def next_ns(self) -> float:
         return self.pending.since_ns() + self.timeout_ns + 1

@@ -18,7 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class ReplayState(NamedTuple):
+    """What a replayer goes by now, for whoever shows it. None: it has no such thing, or does not know it yet."""
+
+    timeout_ns: int | None
+    hedges_left: float | None  # that its budget pays for
 
 
 class Replayer(Protocol):
@@ -46,6 +53,8 @@ class Replayer(Protocol):
 
     def wake_ns(self) -> int | None:
         """When ``due`` should be asked next if nothing else happens. None: not at all."""
+
+    def state(self) -> ReplayState: ...
 
 
 class ReplayRule(Protocol):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tailrace.policy.latencies import UNSEEN, quantiles
+from tailrace.policy.replay import ReplayState
 from tailrace.policy.replay_adaptive import PERIOD_NS, SHARES, algorithm_1
 
 
@@ -75,6 +76,9 @@ class _StormReplayer:
         if not self._pending or self._ends_ns is None:
             return None
         return int(min(self._rotated_ns + self._timeout_ns, self._ends_ns))
+
+    def state(self) -> ReplayState:
+        return ReplayState(None if self._timeout_ns == UNSEEN else int(self._timeout_ns), None)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from random import Random
 
 from tailrace.errors import OptionError
 from tailrace.policy.budget import Budget, Limits
+from tailrace.policy.replay import ReplayState
 
 
 class _Replicator:
@@ -50,6 +51,9 @@ class _Replicator:
 
     def wake_ns(self) -> int | None:
         return None
+
+    def state(self) -> ReplayState:
+        return ReplayState(None, self._budget.left())
 
 
 @dataclass(frozen=True)

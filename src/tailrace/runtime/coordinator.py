@@ -50,6 +50,7 @@ from tailrace.runtime.control import (
     SinkReply,
 )
 from tailrace.runtime.host import Host
+from tailrace.runtime.load import LoadMeter
 from tailrace.runtime.logs import show
 from tailrace.runtime.options import RunOptions
 from tailrace.topology import Role
@@ -130,6 +131,7 @@ class CoordinatorServer:
             run_id, checkpoint.job_id, plan.name, names, started_ns=self.started_ns, shared=shared
         )
         self._progress_lock = threading.Lock()
+        self._load = LoadMeter(plan)
 
     # -- from the run handle
 
@@ -242,8 +244,16 @@ class CoordinatorServer:
                     self._obey(self._tick())
                     for worker, epoch in tuple(self._lines):
                         self._send(worker, epoch, Ping())
+                    if self._tail.replay is not None:
+                        self._tell_load()
         except BaseException as error:  # a bug in the coordinator must not leave the run hanging
             self._finish(error if isinstance(error, Exception) else TailraceError(repr(error)))
+
+    def _tell_load(self) -> None:
+        with self._progress_lock:
+            load = self._load.measure(self._progress.snapshots())
+        for worker, epoch in tuple(self._lines):
+            self._send(worker, epoch, load)
 
     def _tick(self) -> list[Command]:
         return self._core.tick(system_clock())

@@ -34,7 +34,7 @@ class OutLink:
     """One direction, from a task here to a task elsewhere. Used by the thread that runs the sending task."""
 
     def __init__(self, kind: str, target: int, worker: int, on_lost: Callable[[], None]) -> None:
-        self.kind = kind  # "bundles", "acks" or "feedback"
+        self.kind = kind  # "bundles", "acks", "feedback" or "cancels"
         self.target = target  # task number
         self.worker = worker  # where it lives
         self.member: Member | None = None  # whom the connection is with, or is being made with

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.core.coordinator import Phase
+from tailrace.core.hedging import check_hedging
 from tailrace.core.plan import Plan, make_plan
 from tailrace.errors import OptionError, TailraceError
 from tailrace.policy.tail import Tail
@@ -47,6 +48,7 @@ class Run:
         _say_what_is_not_promised(plan)
         if shared_queues:
             _say_what_is_not_shared(plan)
+        _say_what_is_not_replayed(plan, options.tail)
         try:
             self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, place)
         except BaseException:
@@ -134,6 +136,7 @@ class Run:
                 "could you start it with tail=Tail(shared_queues=…)?"
             )
         if changed != self._server.tail:
+            _say_what_is_not_replayed(self._server.plan, changed)
             self._server.switch(changed)
         return changed
 
@@ -178,3 +181,8 @@ def _say_what_is_not_promised(plan: Plan) -> None:
 def _say_what_is_not_shared(plan: Plan) -> None:
     if not any(map(plan.shares, range(len(plan.home)))):
         logger.warning("no worker has two tasks that could draw from one queue: shared_queues='worker' does nothing")
+
+
+def _say_what_is_not_replayed(plan: Plan, tail: Tail) -> None:
+    for refused in check_hedging(plan, tail):
+        logger.warning("late roots of source %s are not replayed: it leads to %s", *refused.split(": ", 1))

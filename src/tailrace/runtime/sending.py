@@ -17,7 +17,7 @@ from tailrace.policy.feedback import Message
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.pool import tuples_in
-from tailrace.runtime.wire import ACKS, BUNDLES, NOTES, encode, encode_folds
+from tailrace.runtime.wire import ACKS, BUNDLES, CANCELS, NOTES, encode, encode_folds, encode_numbers
 
 if TYPE_CHECKING:
     from tailrace.runtime.runner import Runner
@@ -53,6 +53,14 @@ class Neighbours(Protocol):
 
     def lost_link(self) -> None: ...
 
+    def others(self) -> Sequence[int]:
+        """A task of every other worker."""
+        ...
+
+    def cancel(self, emissions: Sequence[int]) -> None:
+        """Have nothing more of these emissions run in this worker."""
+        ...
+
     def renew(self) -> None:
         """Have the halves of load-aware groupings begin anew: one of them has been told of what will not happen."""
         ...
@@ -70,6 +78,7 @@ class Sender:
         self._bundle_bytes = FIRST_GUESS
         self._message_bytes = 0  # of what is attached to tuples or stands between them, on average
         self._weighed = 0  # frames since it was last looked at
+        self._untold: dict[int, list[int]] = {}  # cancelled emissions, by a task of the worker that is to hear of them
 
     @property
     def limit(self) -> int:
@@ -97,6 +106,8 @@ class Sender:
                 self._flush_acks(owner, fold)
         if self._task.receiving is not None:
             self.flush_notes()
+        if self._task.cancels or self._untold:
+            self._flush_cancels()
         return held_back or (bool(self._task.lines) and self._task.line_full)
 
     @property
@@ -248,13 +259,30 @@ class Sender:
                 self._message_bytes = len(encode(messages)) // len(messages)
             self._task.counters[0].feedback_bytes += self._message_bytes * len(messages)
 
+    # -- cancels
+
+    def _flush_cancels(self) -> None:
+        """Tell all workers. One that cannot hear it now and is there runs some tuples in vain; no harm is done."""
+        cancels = self._task.cancels
+        self._near.cancel(cancels)
+        for target in self._near.others():
+            self._untold.setdefault(target, []).extend(cancels)
+        cancels.clear()
+        for target in tuple(self._untold):
+            link = self._link("cancels", target)
+            if link.ready:
+                link.send(CANCELS, encode_numbers(self._untold.pop(target)))
+            elif link.member is None:
+                del self._untold[target]
+
     # -- links
 
     def _link(self, kind: str, target: int) -> OutLink:
         link = self._links.get((kind, target))
         if link is None:
             home = self._near.home_of(target)
-            link = self._links[kind, target] = OutLink(kind, target, home, self._near.lost_link)
+            on_lost = _nothing if kind == "cancels" else self._near.lost_link
+            link = self._links[kind, target] = OutLink(kind, target, home, on_lost)
         if link.member is not None and link.member != self._near.member(link.worker):
             link.close()  # what we would send now would be lost, and nobody might notice
         if not link.open and link.member is None:
@@ -291,6 +319,10 @@ class Sender:
         for kind, target in targets:
             if self._near.host_of(target) is None:
                 self._link(kind, target)
+
+
+def _nothing() -> None:
+    """Nobody waits for what was lost."""
 
 
 def _weigh(bundle: Bundle) -> int:

@@ -337,9 +337,10 @@ class TaskHost:
         wake_ns = now_ns + IDLE_NS
         if task.ledger.pending or task.ledger.moved or not task.settled:
             wake_ns = max(self._due.report_ns, now_ns)
-        ready_ns = task.ready_ns
-        if ready_ns is not None and not self._blocked_since_ns:
-            wake_ns = min(wake_ns, ready_ns)
+        if not self._blocked_since_ns:
+            for due_ns in (task.ready_ns, task.hedge_ns):
+                if due_ns is not None:
+                    wake_ns = min(wake_ns, due_ns)
         return wake_ns
 
     def _recurrent(self, now_ns: int) -> None:
@@ -351,7 +352,7 @@ class TaskHost:
                     self._near.tell(message)
             if now_ns >= due.overdue_ns:
                 due.overdue_ns = now_ns + OVERDUE_NS
-                if not task.runnable and task.check_overdue(now_ns):
+                if task.check_overdue(now_ns):
                     self._near.renew()
         if now_ns >= due.snapshot_ns:
             due.snapshot_ns = now_ns + SNAPSHOT_NS
@@ -360,6 +361,7 @@ class TaskHost:
     def snapshot(self) -> None:
         """Counters as they are now, for whoever sends them on."""
         self.task.settle()
+        now_ns = system_clock()
         counters = self.task.counters
         counts = self.pool is None or self.pool.hosts[0] is self  # a queue is counted once
         counters[0].queued = len(self.task.queue) if counts else 0
@@ -373,6 +375,10 @@ class TaskHost:
             counters[0].durable_latency = ledger.durable_latency
             counters[0].completed = ledger.complete_latency.count
             counters[0].durable = ledger.durable_latency.count
+            if self.task.hedging is not None:
+                self.task.hedging.show()
+        for one in counters:
+            one.at_ns = now_ns
         self.snapshots = [one.snapshot() for one in counters]
 
 

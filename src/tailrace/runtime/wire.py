@@ -20,6 +20,7 @@ BUNDLES = 1
 ACKS = 2
 MESSAGE = 3
 NOTES = 4
+CANCELS = 5
 
 HEADER = struct.Struct("<IBQ")  # length of what follows the length, kind, number
 LENGTH_BYTES = 4
@@ -107,6 +108,17 @@ def decode_notes(payload: memoryview) -> list[Note]:
     except Exception as error:
         raise ProtocolError(f"notes cannot be decoded: {error}; are versions mixed?") from error
     return notes
+
+
+def encode_numbers(numbers: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(numbers)}Q", *numbers)
+
+
+def decode_numbers(payload: memoryview) -> tuple[int, ...]:
+    try:
+        return struct.unpack(f"<{len(payload) // 8}Q", payload)
+    except struct.error as error:
+        raise ProtocolError(f"numbers cannot be decoded: {error}; are versions mixed?") from error
 
 
 def encode_folds(folds: Sequence[Fold]) -> bytes:

@@ -17,13 +17,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Surroundings, assemble
+from tailrace.core.cancelled import Cancelled
 from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Registered, Renew
 from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
@@ -44,6 +45,7 @@ from tailrace.runtime.pool import Pool
 from tailrace.runtime.recorder import Recorder, describe
 from tailrace.runtime.runner import Runner
 from tailrace.runtime.taskhost import TaskHost
+from tailrace.runtime.wire import CANCELS, FrameReader, decode_numbers
 from tailrace.topology import Kind
 
 BEAT_S = 0.25
@@ -58,6 +60,7 @@ EXIT_ORPHANED = 5
 RETRY_S = 0.05
 CLOSE_S = 3.0
 DIALERS = 8
+CANCEL_BYTES = 4096
 
 
 class WorkerProcess:
@@ -83,10 +86,14 @@ class WorkerProcess:
         self._numbers = itertools.count()
         self._calls: dict[int, tuple[threading.Event, list[SinkReply]]] = {}
         self._plan: Plan | None = None
+        self._others: list[int] = []
         self._setup: Setup | None = None
         self._opener: Opener | None = None
         self._recorder: Recorder | None = None
         self._failed = False
+        self._cancelled = Cancelled()
+        self._cancelling = threading.Lock()
+        self._cancel_lines: set[socket.socket] = set()
         sweep()
 
     # -- what task hosts ask for
@@ -127,7 +134,7 @@ class WorkerProcess:
             pass  # we are leaving
 
     def _dial(self, member: Member, kind: str, hello: dict[str, Any]) -> Channel:
-        ring = self._offer(kind) if member.address[0] == self._host else None
+        ring = self._offer(kind) if member.address[0] == self._host and kind != "cancels" else None
         if ring is None:
             return Channel(dial(member.address, self._secret, hello))
         offer = {"ring": ring.segment.path.name, "nonce": ring.segment.nonce.hex()}
@@ -160,6 +167,13 @@ class WorkerProcess:
 
     def _say_no_recording(self, why: str) -> None:
         self.tell(Notice("record", why))
+
+    def others(self) -> Sequence[int]:
+        return self._others
+
+    def cancel(self, emissions: Sequence[int]) -> None:
+        with self._cancelling:
+            self._cancelled.add(emissions)
 
     def lost_link(self) -> None:
         self.tell(LinkLost(self.worker, self.epoch))
@@ -270,6 +284,8 @@ class WorkerProcess:
         plan: Plan = pickle.loads(setup.plan)
         options: RunOptions = setup.options
         self._plan = plan
+        first = {home: task for task, home in reversed(list(enumerate(plan.home)))}
+        self._others = [task for home, task in sorted(first.items()) if home != self.worker]
         opener = self._opener = Opener(plan, self.worker, self.epoch, setup.job_id, setup.elapsed_ns, self.call_driver)
         if options.record is not None:
             header = describe(plan, setup.job_id, self.worker, self.epoch, system_clock)
@@ -285,6 +301,7 @@ class WorkerProcess:
             watch=self._recorder,
             guard=threading.Lock,
             tail=assign.tail,
+            cancelled=self._cancelled,
         )
         hosts: dict[int, TaskHost] = {}
         for leader, members in plan.units(self.worker):
@@ -360,7 +377,9 @@ class WorkerProcess:
         except (OSError, ProtocolError):
             connection.close()
             return
-        if host is not None:
+        if why_not is None and hello["kind"] == "cancels":
+            self._hear_cancels(connection)
+        elif host is not None:
             kind, worker, epoch = hello["kind"], hello["worker"], hello["epoch"]
             channel = Channel(connection, ring)
             pool = host.pool
@@ -371,7 +390,7 @@ class WorkerProcess:
 
     def _judge(self, hello: dict[str, Any]) -> tuple[str | None, TaskHost | None]:
         numbers = [hello.get("worker"), hello.get("epoch"), hello.get("target")]
-        known = hello.get("role") == "link" and hello.get("kind") in ("bundles", "acks", "feedback")
+        known = hello.get("role") == "link" and hello.get("kind") in ("bundles", "acks", "feedback", "cancels")
         if not known or not all(isinstance(number, int) for number in numbers):
             return "not a link", None
         worker, epoch, target = (int(number or 0) for number in numbers)
@@ -379,11 +398,29 @@ class WorkerProcess:
             return f"meant for epoch {hello.get('to_epoch')}, this is {self.epoch}", None
         if not self._core.membership.counts(worker, epoch):
             return f"epoch {epoch} of worker {worker} has been replaced", None
+        if hello["kind"] == "cancels":
+            return None, None
         plan = self._plan
         host = self.host_of(target) if plan is not None and 0 <= target < len(plan.home) else None
         if host is None or not _takes(host.task, hello["kind"]):
             return "no such task here", None
         return None, host
+
+    def _hear_cancels(self, connection: socket.socket) -> None:
+        """In a thread of its own: runners may be in the middle of a long call, which what is cancelled waits behind."""
+        connection.settimeout(None)
+        self._cancel_lines.add(connection)
+        reader = FrameReader()
+        try:
+            while self._core.life is not Life.LEAVING and (data := connection.recv(CANCEL_BYTES)):
+                for kind, _, payload in reader.feed(data):
+                    if kind != CANCELS:
+                        raise ProtocolError(f"frame of another kind: kind={kind} expected={CANCELS}")
+                    self.cancel(decode_numbers(payload))
+        except (OSError, ProtocolError):
+            pass
+        self._cancel_lines.discard(connection)
+        connection.close()
 
     # -- the end
 
@@ -422,6 +459,8 @@ class WorkerProcess:
         if logs is not None:
             self.tell(logs)
         close_listener(self._listener)
+        for line in tuple(self._cancel_lines):
+            _shut(line)
         self._line.close()
 
 
@@ -433,6 +472,13 @@ def _take_offer(hello: dict[str, Any]) -> tuple[RingPart | None, str | None]:
         return take_ring(hello["ring"], hello.get("nonce")), None
     except (SegmentError, ValueError) as error:
         return None, str(error)
+
+
+def _shut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
 
 
 def _takes(task: Task, kind: str) -> bool:

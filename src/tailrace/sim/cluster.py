@@ -6,7 +6,7 @@ lets workers crash, hang and come back, the whole run too, and watches.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -28,6 +28,7 @@ from tailrace.core.messages import (
 from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
+from tailrace.policy.tail import PLAIN, Tail
 from tailrace.sim.engine import Engine
 from tailrace.sim.process import Link, SimWorker
 from tailrace.sim.store import Store
@@ -81,6 +82,7 @@ class Observer:
     admitted: Callable[[SimWorker, Link, int], None] = lambda process, link, number: None
     recovering: Callable[[SimWorker, SourceTask], None] = lambda process, task: None
     overdue: Callable[[SimWorker, SourceTask], None] = lambda process, task: None
+    cancelling: Callable[[SimWorker, Task, Sequence[int]], None] = lambda process, task, emissions: None
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,14 @@ class Cluster:
     """Coordinator, workers, network and store of one simulated run."""
 
     def __init__(
-        self, plan: Plan, rng: Random, network: Network, max_pending: int, line_limit: int, crashes: Crashes
+        self,
+        plan: Plan,
+        rng: Random,
+        network: Network,
+        max_pending: int,
+        line_limit: int,
+        crashes: Crashes,
+        tail: Tail = PLAIN,
     ) -> None:
         self.plan = plan
         self.rng = rng
@@ -113,6 +122,7 @@ class Cluster:
         self.drained_ns = 0  # when the user asked for an end; 0: never
         self.disturbed_until_ns = 0  # since then no process has died or been stopped
         self.stored: dict[int, Position] = {split.index: Position(0, None) for split in plan.splits}
+        self.tail = tail
         self.coordinator = self.new_coordinator(1)
 
     def new_coordinator(self, first_epoch: int) -> Coordinator:
@@ -120,7 +130,7 @@ class Cluster:
         sources = [op for op in plan.operators if op.operator.role is Role.SOURCE]
         tasks = [op.first_task + index for op in sources for index in range(op.tasks)]
         homes = {task: plan.home[task] for task in tasks}
-        return Coordinator(plan.workers, tasks, homes, dict(self.stored), LIMITS, first_epoch)
+        return Coordinator(plan.workers, tasks, homes, dict(self.stored), LIMITS, first_epoch, self.tail)
 
     def start(self) -> None:
         self.lead()
@@ -172,6 +182,10 @@ class Cluster:
             return
         self.drained_ns = self.engine.now_ns
         self.obey(self.coordinator.drain(self.engine.now_ns))
+
+    def switch(self, tail: Tail) -> None:
+        """The user switches techniques. A coordinator that crashes later has not heard of it."""
+        self.obey(self.coordinator.switch(tail))
 
     def lead(self) -> None:
         self.obey(self.coordinator.start(self.engine.now_ns))

@@ -7,15 +7,19 @@ off. When a run goes wrong the report names its seed and the command that repeat
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.core.coordinator import Phase
+from tailrace.core.ledger import Root
 from tailrace.core.messages import Position
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
+from tailrace.policy.tail import PLAIN, Tail
 from tailrace.sim.cluster import BACKSTOP_NS, Cluster, Crashes, Network, Observer
+from tailrace.sim.eager import Eager
 from tailrace.sim.process import Link, SimWorker
 from tailrace.sim.shapes import SHAPES, Case, Row, case_of
 
@@ -53,6 +57,9 @@ class Outcome:
     copies_refused: int
     zombies_refused: int  # frames and commits of dead epochs
     drained: int  # 1 if the user stopped the run
+    hedges: int
+    hedges_won: int
+    unrun: int  # tuples that were cancelled
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,8 @@ class Scenario:
     crashes: Crashes
     blows: int
     drain_after_ns: int  # 0: never
+    tail: Tail
+    switch_after_ns: int  # hedging goes off, or on; 0: never
 
 
 def scenario_of(rng: Random) -> Scenario:
@@ -80,7 +89,10 @@ def scenario_of(rng: Random) -> Scenario:
     crashes = Crashes(at_commit=rng.choice([0, 0, 0.1]), at_persist=rng.choice([0, 0, 0, 0.1]))
     blows = rng.choice([0, 1, 2, 4])
     drain_after_ns = rng.choice([0, 0, 0, 0, 0, 60, 120]) * MS
-    return Scenario(case, network, rng.choice([2, 5, 50]), rng.choice([1, 3, 50]), crashes, blows, drain_after_ns)
+    limits = rng.choice([2, 5, 50]), rng.choice([1, 3, 50])
+    tail = Tail(rng.choice([None, None, Eager(0.3, 30), Eager(1.0, 8)]))
+    switch_after_ns = rng.choice([0, 0, 0, 50, 100]) * MS
+    return Scenario(case, network, *limits, crashes, blows, drain_after_ns, tail, switch_after_ns)
 
 
 class Watch:
@@ -96,7 +108,12 @@ class Watch:
         self._emitter: dict[tuple[int, int], int] = {}  # (source task, emission number) -> epoch
         self._lossless = not (scenario.network.lost or scenario.network.delayed)
         cluster.observer = Observer(
-            self.prefix_is_durable, self.task_is_sound, self.frame_is_fresh, self.recovery_emits, self.backstop_was_due
+            self.prefix_is_durable,
+            self.task_is_sound,
+            self.frame_is_fresh,
+            self.recovery_emits,
+            self.backstop_was_due,
+            self.cancels_what_has_lost,
         )
 
     def prefix_is_durable(self, positions: dict[int, Position]) -> None:
@@ -114,6 +131,8 @@ class Watch:
             if task.ledger.span > self._scenario.max_pending:
                 raise SimulationFailure(f"span is not bounded: {task.ledger.span} roots pending at {task.label}")
             task.ledger.validate()
+            if task.hedging is not None:
+                task.hedging.validate()
             self._emissions_are_its_own(process, task)
             self._drains(process, task)
         for sink in task.sinks:
@@ -157,7 +176,7 @@ class Watch:
         """Soon after a recovery, whatever was pending has been emitted again or has become durable."""
         engine, heard_ns = self._cluster.engine, self._cluster.engine.now_ns
         self._recovered_ns[process.epoch] = heard_ns
-        before = [(root, len(root.emissions)) for root in task.ledger if not root.durable]
+        before = [(root, _by_recovery(root)) for root in task.ledger if not root.durable]
 
         def look() -> None:
             again = self._recovered_ns[process.epoch] != heard_ns  # a newer recovery starts from the beginning
@@ -169,7 +188,7 @@ class Watch:
             ):
                 return
             for root, emissions in before:
-                if not root.durable and len(root.emissions) == emissions:
+                if not root.durable and _by_recovery(root) == emissions:
                     raise SimulationFailure(f"recovery passed over offset {root.offset} of split {root.split}")
 
         engine.after(REEMIT_NS, look)
@@ -189,6 +208,13 @@ class Watch:
         for root in task.ledger:
             if not root.durable and root.emitted_ns > calm_ns and now_ns - root.emitted_ns > BACKSTOP_NS:
                 raise SimulationFailure(f"recovery was in vain for offset {root.offset} of split {root.split}")
+
+    def cancels_what_has_lost(self, process: SimWorker, task: Task, emissions: Sequence[int]) -> None:
+        """Nothing is cancelled of a root that is not complete."""
+        assert isinstance(task, SourceTask)
+        for root in task.ledger:
+            if not root.complete_ns and not set(emissions).isdisjoint(root.emissions):
+                raise SimulationFailure(f"cancelled before it is complete: offset {root.offset} of split {root.split}")
 
     def end(self) -> None:
         """All rows, each once; of a run that was drained, all rows of the roots below the prefix, and no others.
@@ -214,18 +240,27 @@ class Watch:
         return rows
 
 
+def _by_recovery(root: Root) -> int:
+    """How often a root was emitted, hedges aside."""
+    return len(root.emissions) - root.hedged
+
+
 def run_seed(seed: int) -> Outcome:
     """One simulated run. Raises SimulationFailure, with the seed in its text, if a promise is broken."""
     rng = Random(seed)
     scenario = scenario_of(rng)
     plan = scenario.case.plan
-    cluster = Cluster(plan, rng, scenario.network, scenario.max_pending, scenario.line_limit, scenario.crashes)
+    limits = scenario.max_pending, scenario.line_limit
+    cluster = Cluster(plan, rng, scenario.network, *limits, scenario.crashes, scenario.tail)
     watch = Watch(cluster, scenario)
     cluster.start()
     for _ in range(scenario.blows):
         cluster.engine.after(rng.randrange(30 * MS, scenario.network.quiet_after_ns), lambda: strike(cluster))
     if scenario.drain_after_ns:
         cluster.engine.after(scenario.drain_after_ns, cluster.drain)
+    if scenario.switch_after_ns:
+        other = PLAIN if scenario.tail.replay else Tail(Eager(1.0, 8))
+        cluster.engine.after(scenario.switch_after_ns, lambda: cluster.switch(other))
     try:
         if not cluster.engine.run(lambda: cluster.finished, MAX_EVENTS):
             raise SimulationFailure("the run never finished: a root is lost, or waited for in vain")
@@ -238,6 +273,9 @@ def run_seed(seed: int) -> Outcome:
             f"seed {seed} ({plan.name}, {plan.workers} workers): {failure}\n"
             f"repeat with: python -m tailrace.sim --seed {seed}"
         ) from failure
+    counters = [
+        counted for process in cluster.by_epoch.values() for t in process.tasks.values() for counted in t.counters
+    ]
     return Outcome(
         seed,
         plan.name,
@@ -251,6 +289,9 @@ def run_seed(seed: int) -> Outcome:
         cluster.tally.copies_refused,
         cluster.tally.zombies_refused,
         int(cluster.drained_ns > 0),
+        sum(counted.hedges for counted in counters),
+        sum(counted.hedges_won for counted in counters),
+        sum(counted.unrun + counted.unrun_hedges for counted in counters),
     )
 
 

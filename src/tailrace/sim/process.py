@@ -10,6 +10,8 @@ from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import SplitStart, Writer
 from tailrace.core.acks import Fold
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.cancelled import Cancelled
+from tailrace.core.hedging import NEVER
 from tailrace.core.membership import ACCEPT_AFTER_LOSS, REFUSE, LinkSequence
 from tailrace.core.messages import (
     Alive,
@@ -37,9 +39,11 @@ if TYPE_CHECKING:
 MS = MILLISECOND_NS
 
 Link = tuple[int, int, int, int]
-"""(sending worker, its epoch, sending task, receiving task); -1 - n for acks to task n, NOTES + n for notes to it."""
+"""(sending worker, its epoch, sending task, receiving task); -1 - n for acks to task n, NOTES + n for notes to it,
+CANCELS + n for what worker n shall not run."""
 
 NOTES = 1 << 20
+CANCELS = 1 << 21
 
 
 class SimWorker:
@@ -61,6 +65,7 @@ class SimWorker:
         self.numbers: dict[tuple[int, int, int], int] = {}  # (sending task, target, its epoch) -> last frame number
         self.sequences: dict[Link, LinkSequence] = {}
         self.scheduled: set[int] = set()
+        self.cancelled = Cancelled()
 
     # -- being alive
 
@@ -85,7 +90,7 @@ class SimWorker:
         self.tell(Alive(self.worker, self.epoch))
         for task in self.tasks.values():
             if isinstance(task, SourceTask):
-                if not task.runnable and task.check_overdue(self.cluster.engine.now_ns):
+                if task.check_overdue(self.cluster.engine.now_ns):
                     self.cluster.observer.overdue(self, task)
                     self.tell(Renew(self.worker, self.epoch))
                 self.wake(task)
@@ -143,7 +148,15 @@ class SimWorker:
         self.opened_ns = cluster.engine.now_ns
         limits, clock = cluster.ledger_limits, cluster.engine.clock
         around = Surroundings(
-            plan, self.worker, self.epoch, limits, clock, cluster.rng, line_limit=cluster.line_limit, tail=assign.tail
+            plan,
+            self.worker,
+            self.epoch,
+            limits,
+            clock,
+            cluster.rng,
+            line_limit=cluster.line_limit,
+            tail=assign.tail,
+            cancelled=self.cancelled,
         )
         for leader, members in plan.units(self.worker):
             functions: dict[int, Any] = {}
@@ -234,10 +247,22 @@ class SimWorker:
             for sender, notes in task.receiving.notes.items():
                 self.send(task.number, NOTES + sender, sender, notes)
             task.receiving.notes = {}
+        if task.cancels:
+            self.cancel(task)
         if isinstance(task, SourceTask):
             for message in task.reports(self.worker, self.epoch, lambda value: None):
                 self.tell(message)
         self.cluster.observer.acted(self, task)
+
+    def cancel(self, task: Task) -> None:
+        """Tell all workers, each by one of its tasks."""
+        homes = self.cluster.plan.home
+        emissions = tuple(task.cancels)
+        task.cancels.clear()
+        self.cluster.observer.cancelling(self, task, emissions)
+        self.cancelled.add(emissions)
+        for worker in sorted(set(homes) - {self.worker}):
+            self.send(task.number, CANCELS + worker, homes.index(worker), emissions)
 
     # -- frames
 
@@ -264,6 +289,9 @@ class SimWorker:
         if verdict == ACCEPT_AFTER_LOSS:
             self.tell(LinkLost(self.worker, self.epoch))
         self.cluster.observer.admitted(self, link, number)
+        if link[3] >= CANCELS:
+            self.cancelled.add(payload)
+            return
         task = self.tasks.get(self.cluster.plan.unit_of[receiver])
         if task is None:
             return
@@ -293,7 +321,7 @@ def commit_and_prune(sinks: list[CommitSinkStage]) -> None:
 def wants_time(task: Task) -> bool:
     """Whether a task has something to do soon that no message will wake it for."""
     if isinstance(task, SourceTask):
-        return task.ready_ns is not None
+        return task.ready_ns is not None or (task.hedge_ns is not None and task.hedge_ns < NEVER)
     if task.receiving is not None and task.receiving.pending:
         return True
     return isinstance(task, BatchTask) and task.deadline_ns > 0

@@ -1,0 +1,184 @@
+"""Hedging: a source task emits late roots once more, as its replayer says; the first incarnation to be complete counts.
+
+A hedge is an emission like any other, with registers of its own: either incarnation may complete its root and make it
+durable, and a committing sink drops whichever copy of a row comes second. Its number is that of the emission it races
+but for one bit, ``HEDGE``: whoever has a bundle of either knows the other.
+
+When one of the two is complete the other is cancelled: what is queued of it is thrown away unrun. Law: an incarnation
+is cancelled only if it is one of such a pair, the other is complete, and recovery has not emitted the root since. An
+incarnation from before a loss may be complete and never become durable; then only the new one can.
+
+What a replayer must be told about work is worked out from what all tasks together have done (``Load``), once a second,
+and shared out evenly over roots and over hedges.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from tailrace.core.acks import HEDGE
+from tailrace.core.ledger import Ledger, Root
+from tailrace.core.messages import Load
+from tailrace.core.plan import Plan
+from tailrace.errors import OptionError
+from tailrace.metrics.counters import TaskCounters
+from tailrace.policy.replay import ReplayRule
+from tailrace.policy.tail import Tail
+from tailrace.topology import Role
+
+NEVER = 1 << 63
+
+FADE = 0.5
+"""Of what was known of hedges before, with each load: they may be few in a second."""
+
+
+class Hedging:
+    """The roots of one source task under one rule. Law: a root is hedged at most once in its life."""
+
+    def __init__(self, rule: ReplayRule, ledger: Ledger, counters: TaskCounters, rng: Random, now_ns: int) -> None:
+        self.rule = rule
+        self.cancels: list[int] = []  # emissions to be cancelled; whoever sends them on empties it
+        self.wake_ns = 0  # when to ask what is due
+        self._ledger = ledger
+        self._counters = counters
+        self._replayer = rule.bind(rng)
+        self._pending: dict[int, Root] = {}  # by the number of their first emission: what the replayer knows of
+        self._work = _WorkPerRoot()
+        for root in ledger:
+            if not root.complete_ns and root.emissions:
+                self.emitted(root, now_ns)
+
+    # -- what happens
+
+    def emitted(self, root: Root, now_ns: int) -> None:
+        """A root is emitted for the first time, or again by recovery. A hedge of it is forgotten by that."""
+        key = root.emissions[0]
+        if key in self._pending or not (root.complete_ns or root.hedged):
+            self._pending[key] = root
+            self._replayer.emitted(key, now_ns)
+            self.wake_ns = 0
+
+    def completed(self, root: Root, now_ns: int) -> None:
+        """The first incarnation of a root is complete."""
+        key = root.emissions[0]
+        if self._pending.pop(key, None) is None:
+            return  # it was hedged under another rule
+        won = root.hedged and self._race_is_over(root)
+        if self._work.root_ns:
+            self._replayer.executed(self._work.root_ns, hedge=False)
+        self._replayer.completed(key, now_ns, won)
+        self.wake_ns = 0
+
+    def _race_is_over(self, root: Root) -> bool:
+        """Whether the hedge was first. The other one is cancelled."""
+        winner = self._ledger.completed_by(root)
+        pair = root.emissions[-2:]
+        if not pair[-1] & HEDGE or winner not in pair:
+            return False
+        if self.rule.cancels:
+            self.cancels.append(winner ^ HEDGE)
+        won = bool(winner & HEDGE)
+        self._counters.hedges_won += won
+        self._counters.hedges_wasted += not won
+        return won
+
+    def loaded(self, load: Load, now_ns: int) -> None:
+        self._work.learn(load)
+        self._replayer.observed(load.utilisation, now_ns)
+        self.wake_ns = 0
+
+    # -- what to do about it
+
+    def due(self, now_ns: int) -> list[Root]:
+        """Roots to be hedged now."""
+        roots = [self._pending[key] for key in self._replayer.due(now_ns)]
+        for _ in roots:
+            self._counters.hedges += 1
+            if self._work.hedge_ns:
+                self._replayer.executed(self._work.hedge_ns, hedge=True)
+            for _ in range(self._work.spared()):
+                self._replayer.discarded(hedge=False)
+        wake_ns = self._replayer.wake_ns()
+        self.wake_ns = NEVER if wake_ns is None or wake_ns <= now_ns else wake_ns
+        return roots
+
+    def show(self) -> None:
+        """Bring gauges up to date."""
+        state = self._replayer.state()
+        self._counters.timeout_ns = state.timeout_ns or 0
+        self._counters.hedges_left = state.hedges_left or 0.0
+
+    def validate(self) -> None:
+        """Raise AssertionError if this contradicts the ledger."""
+        incomplete = {root.emissions[0] for root in self._ledger if not root.complete_ns and root.emissions}
+        assert set(self._pending) <= incomplete, "a root is waited for that is complete"
+        for root in self._ledger:
+            hedges = [emission for emission in root.emissions if emission & HEDGE]
+            assert len(hedges) == root.hedged, f"hedges of one root: {len(hedges)}"
+            assert all(hedge ^ HEDGE in root.emissions for hedge in hedges)
+
+
+class _WorkPerRoot:
+    """What a root, and what a hedge, costs on average, in root's work."""
+
+    def __init__(self) -> None:
+        self.root_ns = 0
+        self.hedge_ns = 0  # what hedges were spared themselves taken off
+        self._spared = 0.0  # roots' worth of first incarnations that a hedge spares
+        self._owed = 0.0
+        self._hedges = self._unrun = self._unrun_hedges = 0.0
+
+    def learn(self, load: Load) -> None:
+        emissions, tuples = load.roots + load.hedges, load.calls + load.unrun + load.unrun_hedges
+        if not (load.calls and load.roots):
+            return
+        call_ns, per_root = load.work_ns / load.calls, max(1.0, tuples / emissions)
+        self.root_ns = round(call_ns * per_root)
+        self._hedges = FADE * self._hedges + load.hedges
+        self._unrun = FADE * self._unrun + load.unrun
+        self._unrun_hedges = FADE * self._unrun_hedges + load.unrun_hedges
+        hedges = max(1.0, self._hedges)
+        self.hedge_ns = max(0, round(self.root_ns - self._unrun_hedges * call_ns / hedges))
+        self._spared = min(1.0, self._unrun / per_root / hedges)
+
+    def spared(self) -> int:
+        """How many roots' worth of work one more hedge spares, so that it comes out right on average."""
+        self._owed += self._spared
+        whole = int(self._owed)
+        self._owed -= whole
+        return whole
+
+
+# -- where it is allowed
+
+
+def hedged_sources(plan: Plan) -> dict[int, str]:
+    """For each source, by operator index, why its roots may not be hedged; empty if they may."""
+    sources = [op.index for op in plan.operators if op.operator.role is Role.SOURCE]
+    return {source: _why_not(plan, source) for source in sources}
+
+
+def _why_not(plan: Plan, source: int) -> str:
+    reached, found = {source}, []
+    for edge in sorted(plan.edges, key=lambda edge: edge.upstream):  # operators are in topological order
+        if edge.upstream in reached:
+            reached.add(edge.downstream)
+    for index in sorted(reached):
+        operator = plan.operators[index].operator
+        if operator.stateful or not operator.idempotent:
+            found.append(f"{operator.name} ({'stateful' if operator.stateful else 'idempotent=False'})")
+    return ", ".join(found)
+
+
+def check_hedging(plan: Plan, tail: Tail) -> list[str]:
+    """Sources whose roots the replay rule has to leave alone, in words. Raises if that is all of them."""
+    if tail.replay is None:
+        return []
+    reasons = hedged_sources(plan)
+    refused = [f"{plan.operators[source].name}: {why}" for source, why in reasons.items() if why]
+    if refused and len(refused) == len(reasons):
+        raise OptionError(
+            f"no root may be replayed while it is under way: replay={tail.replay.name} {'; '.join(refused)}: "
+            "could these operators do without state, or do it all twice?"
+        )
+    return refused

@@ -1,0 +1,52 @@
+"""What the coordinator tells replay rules about load, from the counters that tasks send it anyway.
+
+Tasks are looked at over the time between two of their own snapshots: these are as old as they are, on clocks of their
+own. An operator that runs several calls at once is busy by how many of those it could.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tailrace.core.messages import Load
+from tailrace.core.plan import OperatorPlan, Plan
+from tailrace.metrics.counters import TaskKey, TaskSnapshot
+from tailrace.topology import Role
+
+
+class LoadMeter:
+    """Compares what tasks have counted with what they had counted the last time."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._operators = plan.operators
+        self._before: dict[TaskKey, TaskSnapshot] = {}
+
+    def measure(self, snapshots: Iterable[TaskSnapshot]) -> Load:
+        now = {snapshot.key: snapshot for snapshot in snapshots}
+        before, self._before = self._before, now
+        pairs = [(before.get(key, TaskSnapshot(*key)), snapshot) for key, snapshot in now.items()]
+        sources = {op.name for op in self._operators if op.operator.role is Role.SOURCE}
+        roots = [pair for pair in pairs if pair[0].operator in sources]
+        others = [pair for pair in pairs if pair[0].operator not in sources]
+        return Load(
+            utilisation=max((self._utilisation(op, others) for op in self._operators), default=0.0),
+            roots=_delta(roots, "completed"),
+            hedges=_delta(roots, "hedges"),
+            calls=_delta(others, "received"),
+            work_ns=_delta(others, "busy_ns"),
+            unrun=_delta(pairs, "unrun"),
+            unrun_hedges=_delta(pairs, "unrun_hedges"),
+        )
+
+    def _utilisation(self, operator: OperatorPlan, pairs: list[tuple[TaskSnapshot, TaskSnapshot]]) -> float:
+        at_once = operator.operator.options.get("concurrency", 1) if operator.is_async else 1
+        shares = [
+            (now.busy_ns - then.busy_ns) / (now.at_ns - then.at_ns) / at_once
+            for then, now in pairs
+            if now.operator == operator.name and 0 < then.at_ns < now.at_ns
+        ]
+        return min(1.0, sum(shares) / len(shares)) if shares else 0.0
+
+
+def _delta(pairs: Iterable[tuple[TaskSnapshot, TaskSnapshot]], name: str) -> int:
+    return sum(getattr(now, name) - getattr(then, name) for then, now in pairs)

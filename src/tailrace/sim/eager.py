@@ -1,0 +1,75 @@
+"""A replay rule for the fault simulation: it hedges many roots, and soon, because seeds are few and runs are short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from tailrace.clock import MILLISECOND_NS
+from tailrace.policy.replay import ReplayState
+
+
+class _EagerReplayer:
+    """Law: that of ``Replayer``. Each root has a timeout of its own, or none."""
+
+    def __init__(self, share: float, longest_ns: int, rng: Random) -> None:
+        self._share = share
+        self._longest_ns = longest_ns
+        self._rng = rng
+        self._due: dict[int, int] = {}  # root -> when it is to be hedged
+        self._known: set[int] = set()
+
+    def emitted(self, root: int, now_ns: int) -> None:
+        if root not in self._known:
+            self._known.add(root)
+            if self._rng.random() < self._share:
+                self._due[root] = now_ns + self._rng.randrange(self._longest_ns)
+
+    def completed(self, root: int, now_ns: int, hedge: bool) -> None:
+        self._known.remove(root)  # once for each
+        self._due.pop(root, None)
+
+    def executed(self, work_ns: int, hedge: bool) -> None:
+        pass
+
+    def discarded(self, hedge: bool) -> None:
+        pass
+
+    def observed(self, utilisation: float, now_ns: int) -> None:
+        pass
+
+    def due(self, now_ns: int) -> Sequence[int]:
+        late = [root for root, due_ns in self._due.items() if due_ns <= now_ns]
+        for root in late:
+            del self._due[root]
+        return late
+
+    def wake_ns(self) -> int | None:
+        return min(self._due.values(), default=None)
+
+    def state(self) -> ReplayState:
+        return ReplayState(None, None)
+
+
+@dataclass(frozen=True)
+class Eager:
+    """Hedge a share of the roots, each after a time of its own."""
+
+    share: float
+    longest_ms: int
+
+    @property
+    def name(self) -> str:
+        return "eager"
+
+    @property
+    def cancels(self) -> bool:
+        return True
+
+    @property
+    def budget(self) -> float | None:
+        return None
+
+    def bind(self, rng: Random) -> _EagerReplayer:
+        return _EagerReplayer(self.share, self.longest_ms * MILLISECOND_NS, rng)

@@ -1,0 +1,353 @@
+"""Hedging: late roots are emitted once more, the first incarnation to be complete counts, the other is thrown away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+import tailrace as tr
+from tailrace.clock import MILLISECOND_NS, SECOND_NS
+from tailrace.connector import SplitStart
+from tailrace.core.acks import HEDGE
+from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.cancelled import LIMIT, Cancelled
+from tailrace.core.hedging import NEVER, _WorkPerRoot, check_hedging
+from tailrace.core.ledger import LedgerLimits, Root
+from tailrace.core.messages import Load, Members, Position, Recover, Techniques
+from tailrace.core.opentask import BatchTask
+from tailrace.core.plan import Plan, make_plan
+from tailrace.core.router import turn_of
+from tailrace.core.sourcetask import SourceTask
+from tailrace.core.task import ObservedTask, PlainTask, Task
+from tailrace.metrics.counters import TaskSnapshot
+from tailrace.policy.replay import ReplayRule
+from tailrace.policy.tail import PLAIN, Tail
+from tailrace.runtime.load import LoadMeter
+from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.testing import ManualClock
+from tailrace.topology import Stream, Topology
+
+MS = MILLISECOND_NS
+TIMEOUT = tr.fixed_timeout(10)
+TASKS = 3
+
+
+class Kit:
+    """A source whose roots go to three tasks, and a sink that keeps no promise."""
+
+    def __init__(self, rule: ReplayRule | None = TIMEOUT) -> None:
+        topology = Topology("t")
+        topology.source("s", SimSource("s", 100)).map("a", str, tasks=TASKS).sink("out", SimSink(committing=False))
+        self.clock = ManualClock(1)
+        self.plan = make_plan(topology, 1)
+        limits = LedgerLimits(50, SECOND_NS)
+        around = Surroundings(self.plan, 0, 1, limits, self.clock, Random(1), tail=Tail(rule))
+        reader = self.plan.operators[0].operator.body.open(SplitStart("0"))
+        task = assemble(0, Bodies({}, {}, {0: reader}, {0: Position(0, None)}), around)
+        assert isinstance(task, SourceTask)
+        self.task = task
+        self.task.handle(Recover())
+
+    @property
+    def roots(self) -> list[Root]:
+        return list(self.task.ledger)
+
+    def pass_ms(self, ms: float) -> None:
+        self.clock.advance(int(ms * MS))
+        if self.task.runnable:
+            self.task.run(MS)
+        self.task.ledger.validate()
+        if self.task.hedging is not None:
+            self.task.hedging.validate()
+
+    def lane_of(self, emission: int) -> int:
+        (lane,) = [lane for lane in self.task.lanes if any(bundle[0] == emission for bundle in lane.bundles)]
+        return lane.target
+
+    def complete(self, emission: int) -> None:
+        """All that was sent for it has been run."""
+        acks = [bundle[3] for lane in self.task.lanes for bundle in lane.bundles if bundle[0] == emission]
+        assert len(acks) == 1
+        self.task.apply({}, {emission: acks[0]}, {})
+
+    def figures(self) -> tuple[int, int, int]:
+        counters = self.task.wiring.counters
+        return counters.hedges, counters.hedges_won, counters.hedges_wasted
+
+
+def test_a_root_is_hedged_at_the_very_moment_it_is_late_and_at_another_task() -> None:
+    kit = Kit()
+    kit.task.read(1)
+    kit.pass_ms(0)
+    (root,) = kit.roots
+    assert kit.task.hedge_ns == root.emitted_ns + 10 * MS + 1
+    kit.pass_ms(10)
+    assert root.emissions == root.emissions[:1] and not root.hedged
+    kit.clock.advance(1)
+    assert kit.task.runnable
+    kit.pass_ms(0)
+    first, hedge = root.emissions
+    assert hedge == first ^ HEDGE and root.hedged and kit.figures() == (1, 0, 0)
+    assert kit.lane_of(first) != kit.lane_of(hedge)
+    assert kit.task.hedge_ns == NEVER and kit.task.ledger.reemitted == 0
+    kit.pass_ms(100)
+    assert len(root.emissions) == 2, "at most one hedge a root"
+
+
+@pytest.mark.parametrize("winner", [0, 1])
+def test_the_first_to_be_complete_counts_and_the_other_is_cancelled(winner: int) -> None:
+    kit = Kit()
+    kit.task.read(1)
+    kit.pass_ms(20)
+    (root,) = kit.roots
+    pair = list(root.emissions)
+    kit.complete(pair[winner])
+    assert root.complete_ns and kit.task.ledger.complete_latency.count == 1
+    assert kit.task.cancels == [pair[1 - winner]]
+    assert kit.figures() == (1, winner, 1 - winner)
+    kit.complete(pair[1 - winner])  # it was under way already
+    assert kit.task.ledger.complete_latency.count == 1 and kit.figures() == (1, winner, 1 - winner)
+    assert kit.task.cancels == [pair[1 - winner]]
+
+
+def test_a_root_that_is_complete_in_time_is_not_hedged() -> None:
+    kit = Kit()
+    kit.task.read(1)
+    kit.complete(kit.roots[0].emissions[0])
+    kit.pass_ms(50)
+    assert kit.figures() == (0, 0, 0) and kit.task.cancels == []
+
+
+def test_a_rule_that_does_not_cancel_lets_both_run() -> None:
+    kit = Kit(tr.replicate(1.0))
+    kit.task.read(1)
+    kit.pass_ms(0)
+    (root,) = kit.roots
+    kit.complete(root.emissions[1])
+    assert kit.figures() == (1, 1, 0) and kit.task.cancels == []
+
+
+@pytest.mark.parametrize("winner", [0, 1, 2])
+def test_recovery_forgets_a_hedge(winner: int) -> None:
+    """What is complete from before a loss may never be durable: then all depends on what recovery has emitted."""
+    kit = Kit()
+    kit.task.read(1)
+    kit.pass_ms(20)
+    kit.task.handle(Recover())
+    kit.task.run(MS)
+    (root,) = kit.roots
+    assert len(root.emissions) == 3 and kit.task.ledger.reemitted == 1
+    kit.pass_ms(50)
+    assert len(root.emissions) == 3, "at most one hedge a root"
+    kit.complete(root.emissions[winner])
+    assert root.complete_ns and kit.task.cancels == [] and kit.figures() == (1, 0, 0)
+
+
+def test_a_root_that_recovery_emits_again_is_late_from_then_on() -> None:
+    kit = Kit()
+    kit.task.read(1)
+    kit.pass_ms(9)
+    kit.task.handle(Recover())
+    kit.task.run(MS)
+    kit.pass_ms(9)
+    assert kit.figures() == (0, 0, 0)
+    kit.pass_ms(2)
+    (root,) = kit.roots
+    _, again, hedge = root.emissions
+    assert hedge == again ^ HEDGE
+    kit.complete(hedge)
+    assert kit.task.cancels == [again]
+
+
+def test_an_incarnation_from_before_a_loss_cancels_nothing() -> None:
+    kit = Kit()
+    kit.task.read(1)
+    kit.task.handle(Recover())
+    kit.task.run(MS)
+    kit.pass_ms(20)
+    (root,) = kit.roots
+    assert len(root.emissions) == 3 and root.hedged
+    kit.complete(root.emissions[0])
+    assert root.complete_ns and kit.task.cancels == []
+
+
+def test_hedging_goes_off_and_on_while_roots_are_pending() -> None:
+    kit = Kit()
+    kit.task.read(2)
+    kit.pass_ms(20)
+    kit.task.read(1)
+    kit.task.handle(Techniques(PLAIN))
+    assert kit.task.hedging is None and kit.task.hedge_ns is None
+    kit.complete(kit.roots[0].emissions[1])
+    assert kit.task.cancels == [], "nobody watches races any more"
+    kit.pass_ms(20)
+    assert kit.figures()[0] == 2
+    kit.task.handle(Techniques(Tail(TIMEOUT)))
+    kit.pass_ms(20)
+    hedged, again, late = kit.roots
+    assert [len(root.emissions) for root in (hedged, again, late)] == [2, 2, 2] and kit.figures()[0] == 3
+    before = kit.task.hedging
+    kit.task.handle(Techniques(Tail(tr.fixed_timeout(10))))
+    assert kit.task.hedging is before, "the same rule goes on as it was"
+    for root in (again, late):
+        kit.complete(root.emissions[0])
+    assert kit.task.cancels == [late.emissions[1]]
+
+
+def test_nothing_is_hedged_before_there_is_work_to_pay_for_it() -> None:
+    kit = Kit(tr.fixed_timeout(10, budget=0.5, gate=0.9))
+    kit.task.read(5)
+    kit.pass_ms(20)
+    assert kit.figures()[0] == 0
+    for root in kit.roots[:4]:
+        kit.complete(root.emissions[0])
+    kit.task.handle(Load(0.3, roots=1000, hedges=0, calls=1000, work_ns=1000 * MS, unrun=0, unrun_hedges=0))
+    kit.task.read(8)
+    for root in kit.roots[5:]:
+        kit.complete(root.emissions[0])
+    kit.pass_ms(0)
+    assert kit.figures()[0] == 1, "eight roots' work at a half pays for the one that is late"
+
+
+# -- what is thrown away
+
+
+def _task(operator: Any, cancelled: Cancelled) -> Task:
+    topology = Topology("t")
+    stream: Stream = operator(topology.source("s", SimSource("s", 5)))
+    stream.sink("out", SimSink(), tasks=2)
+    plan = make_plan(topology, 1)
+    limits, body = LedgerLimits(3, 1_000), plan.operators[1].operator.body
+    around = Surroundings(plan, 0, 1, limits, ManualClock(1), Random(1), cancelled=cancelled)
+    return assemble(1, Bodies({1: body}, {}, {}, {0: Position(0, None)}), around)
+
+
+@pytest.mark.parametrize(
+    ("kind", "operator"),
+    [
+        (PlainTask, lambda stream: stream.map("a", str, tasks=2)),
+        (ObservedTask, lambda stream: stream.map("a", str, tasks=2, grouping=tr.power_of_two())),
+        (BatchTask, lambda stream: stream.map_batch("a", list, max_size=1, max_wait_ms=0, tasks=2)),
+        (
+            BatchTask,
+            lambda stream: stream.map_batch("a", list, max_size=1, max_wait_ms=0, tasks=2, grouping=tr.power_of_two()),
+        ),
+    ],
+)
+def test_what_is_queued_of_a_cancelled_emission_is_not_run(kind: type[Task], operator: Any) -> None:
+    cancelled = Cancelled()
+    task = _task(operator, cancelled)
+    assert isinstance(task, kind)
+    task.handle(Members(1, {}, {}))
+    origin: tuple[Any, ...] = () if task.receiving is None else ((0, 0, 1), None)
+    for emission in (5, 6, 7 | HEDGE):
+        task.receive([(emission, 0, emission % 9, 1000 + emission, [emission], ["x"], *origin)])
+    cancelled.add([5, 7 | HEDGE])
+    if task.receiving is not None:
+        task.receiving.look_up()
+        task.receiving.notes.clear()
+    task.run(SECOND_NS)
+    assert [bundle[0] for lane in task.lanes for bundle in lane.bundles] == [6]
+    assert set(task.acks[0].both) == {6}, "nobody waits for the acks of the others"
+    assert (task.counters[0].unrun, task.counters[0].unrun_hedges) == (1, 1)
+    if task.receiving is not None:
+        task.receiving.look_up()
+        told = sum(note[3].tuples for notes in task.receiving.notes.values() for note in notes)
+        assert told == 3, "a grouping hears of what was thrown away as of what was run"
+        assert task.receiving._queued == 0
+
+
+def test_a_set_of_cancelled_emissions_is_bounded_and_forgets_the_oldest() -> None:
+    cancelled = Cancelled()
+    cancelled.add(range(LIMIT))
+    cancelled.add([LIMIT, LIMIT + 1])
+    assert len(cancelled) == LIMIT and min(cancelled) == 2
+
+
+def test_switching_off_empties_it() -> None:
+    cancelled = Cancelled()
+    task = _task(lambda stream: stream.map("a", str, tasks=2), cancelled)
+    cancelled.add([5])
+    task.handle(Techniques(Tail(TIMEOUT)))
+    assert cancelled
+    task.handle(Techniques(PLAIN))
+    assert not cancelled
+
+
+# -- where hedges go
+
+
+@pytest.mark.parametrize("tasks", [2, 3, 5, 8])
+def test_hedges_avoid_the_task_they_race_and_are_spread_over_the_others(tasks: int) -> None:
+    roots = range(10_000, 10_000 + 100 * tasks * (tasks - 1))
+    assert len(set(Counter(turn_of(root, tasks) for root in roots).values())) == 1
+    stuck = [root for root in roots if turn_of(root, tasks) == 1]
+    hedges = Counter(turn_of(root | HEDGE, tasks) for root in stuck)
+    assert set(hedges) == set(range(tasks)) - {1}
+    assert len(set(hedges.values())) == 1
+    assert all(turn_of(root, tasks) != turn_of(root | HEDGE, tasks) for root in roots)
+
+
+# -- where they are allowed
+
+
+def _plan(stateful: bool, idempotent: bool) -> Plan:
+    topology = Topology("t")
+    clean = topology.source("clean", SimSource("clean", 5)).map("plain", str)
+    counted = topology.source("counted", SimSource("counted", 5))
+    counted = counted.map("count", str, stateful=stateful).map("charge", str, idempotent=idempotent)
+    tr.union(clean, counted).sink("out", SimSink())
+    return make_plan(topology, 1)
+
+
+def test_sources_that_lead_to_state_are_left_alone() -> None:
+    assert check_hedging(_plan(False, True), Tail(TIMEOUT)) == []
+    assert check_hedging(_plan(True, False), PLAIN) == []
+    refused = check_hedging(_plan(True, False), Tail(TIMEOUT))
+    assert refused == ["counted: count (stateful), charge (idempotent=False)"]
+
+
+def test_a_topology_in_which_nothing_may_be_hedged_is_refused() -> None:
+    topology = Topology("t")
+    topology.source("s", SimSource("s", 5)).map("count", str, stateful=True).sink("out", SimSink())
+    with pytest.raises(tr.OptionError) as refusal:
+        topology.run(workers=1, tail=Tail(tr.adaptive_timeout()))
+    assert str(refusal.value) == (
+        "no root may be replayed while it is under way: replay=adaptive_timeout s: count (stateful): "
+        "could these operators do without state, or do it all twice?"
+    )
+
+
+# -- what it costs
+
+
+def test_work_is_shared_out_over_roots_and_over_hedges() -> None:
+    work = _WorkPerRoot()
+    # 100 roots and 20 hedges of two tuples each: 220 run, 5 firsts and 15 of hedges thrown away.
+    work.learn(Load(0.5, roots=100, hedges=20, calls=220, work_ns=220 * MS, unrun=5, unrun_hedges=15))
+    assert work.root_ns == 2 * MS
+    assert work.hedge_ns == round(2 * MS - 15 * MS / 20)
+    assert sum(work.spared() for _ in range(800)) == 800 * 5 // 2 // 20
+    work.learn(Load(0.0, roots=0, hedges=0, calls=0, work_ns=0, unrun=0, unrun_hedges=0))
+    assert work.root_ns == 2 * MS, "a second in which nothing happens says nothing"
+
+
+def test_load_is_measured_between_snapshots() -> None:
+    topology = Topology("t")
+    topology.source("s", SimSource("s", 5)).map("a", str, tasks=2).sink("out", SimSink())
+    meter = LoadMeter(make_plan(topology, 1))
+
+    def snapshots(at_ns: int, busy_ns: int, done: int) -> list[TaskSnapshot]:
+        source = TaskSnapshot("s", 0, completed=done, hedges=done // 10, received=done, at_ns=at_ns)
+        tasks = [
+            TaskSnapshot("a", 0, at_ns=at_ns, busy_ns=busy_ns, received=done, unrun=3),
+            TaskSnapshot("a", 1, at_ns=at_ns + 7, busy_ns=busy_ns, received=done, unrun_hedges=2),
+        ]
+        return [source, *tasks, TaskSnapshot("out", 0, at_ns=at_ns, busy_ns=1, received=2 * done)]
+
+    assert meter.measure(snapshots(100, 0, 0)).utilisation == 0.0
+    load = meter.measure(snapshots(1100, 600, 50))
+    assert load == Load(0.6, roots=50, hedges=5, calls=200, work_ns=1200, unrun=0, unrun_hedges=0)
