@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tailrace.connector import CommittingWriter, Entry
-from tailrace.core import assembly, plan, router, sendinghalf, stage
+from tailrace.core import assembly, plan, router, sendinghalf, sharedqueue, stage
 from tailrace.core.coordinator import Coordinator, Phase, WorkerState
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.membership import ACCEPT, REFUSE, LinkSequence, Membership
@@ -427,6 +427,20 @@ def line_unbounded() -> Patch:
     return patch.object(FeedbackOut, "full", property(lambda self: False))
 
 
+# -- shared queues
+
+
+def parts_keep_the_id() -> Patch:
+    """Both parts of a bundle have its ack id, not ids that make it up."""
+    original = sharedqueue.divided
+
+    def divided(bundle: Any, first: int, new_id: int) -> tuple[Any, Any]:
+        one, rest = ((*part[:3], bundle[3], *part[4:]) for part in original(bundle, first, new_id))
+        return one, rest
+
+    return patch.object(sharedqueue, "divided", divided)
+
+
 # -- the table
 
 AHEAD = "is ahead of"
@@ -521,6 +535,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a loss renews the membership", losses_renew_nothing, STUCK),
     Mutation("a tuple in line is in its register", held_tuples_not_registered, AHEAD),
     Mutation("a full line holds its task back", line_unbounded, "line is not bounded"),
+    Mutation("parts of a bundle make up its ack id", parts_keep_the_id, f"{STUCK}|was in vain"),
 )
 
 
