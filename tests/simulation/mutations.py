@@ -18,7 +18,9 @@ from unittest.mock import patch
 
 from tailrace.connector import CommittingWriter, Entry
 from tailrace.core import assembly, plan, router, sendinghalf, sharedqueue, stage
+from tailrace.core.acks import HEDGE
 from tailrace.core.coordinator import Coordinator, Phase, WorkerState
+from tailrace.core.hedging import Hedging
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.membership import ACCEPT, REFUSE, LinkSequence, Membership
 from tailrace.core.messages import Command, Drain, FromWorker, Persist, Prefixes, Recover, Send, ToWorker
@@ -28,6 +30,7 @@ from tailrace.core.router import LaneOut
 from tailrace.core.sendinghalf import FeedbackOut
 from tailrace.core.sinklog import DUPLICATE_DURABLE, DUPLICATE_PENDING, WRITE, SinkLog
 from tailrace.core.sourcetask import SourceTask
+from tailrace.core.task import Task
 from tailrace.sim import shapes
 from tailrace.sim.faults import SimulationFailure, run_seed
 from tailrace.sim.store import Store, StoreWriter
@@ -427,6 +430,54 @@ def line_unbounded() -> Patch:
     return patch.object(FeedbackOut, "full", property(lambda self: False))
 
 
+# -- hedging
+
+
+def complete_by_each() -> Patch:
+    """Every incarnation of a hedged root that is complete completes it."""
+    original = Ledger._complete
+
+    def complete(self: Ledger, root: Root, now_ns: int) -> None:
+        if root.hedged and not root.durable:
+            root.complete_ns = 0
+        original(self, root, now_ns)
+
+    return patch.object(Ledger, "_complete", complete)
+
+
+def cancelled_when_hedged() -> Patch:
+    """What is queued of a root is thrown away as soon as it is hedged."""
+    original = Hedging.due
+
+    def due(self: Hedging, now_ns: int) -> list[Root]:
+        roots = original(self, now_ns)
+        self.cancels.extend(root.emissions[-1] for root in roots)
+        return roots
+
+    return patch.object(Hedging, "due", due)
+
+
+def hedges_survive_recovery() -> Patch:
+    """Whatever was first, all other incarnations are cancelled, those that recovery has emitted since too."""
+
+    def race_is_over(self: Hedging, root: Root) -> bool:
+        winner = self._ledger.completed_by(root)
+        self.cancels.extend(emission for emission in root.emissions if emission != winner)
+        return bool(winner & HEDGE)
+
+    return patch.object(Hedging, "_race_is_over", race_is_over)
+
+
+def thrown_away_is_acknowledged() -> Patch:
+    original = Task.throw_away
+
+    def throw_away(self: Task, bundle: Sequence[Any]) -> None:
+        original(self, bundle)
+        self.acknowledge(*bundle[:2], bundle[3])
+
+    return patch.object(Task, "throw_away", throw_away)
+
+
 # -- shared queues
 
 
@@ -535,6 +586,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a loss renews the membership", losses_renew_nothing, STUCK),
     Mutation("a tuple in line is in its register", held_tuples_not_registered, AHEAD),
     Mutation("a full line holds its task back", line_unbounded, "line is not bounded"),
+    Mutation("a hedged root is complete once", complete_by_each, "a root is complete twice"),
+    Mutation("what is cancelled belongs to a complete root", cancelled_when_hedged, "cancelled before it is complete"),
+    Mutation("recovery forgets hedges", hedges_survive_recovery, "though recovery has emitted it since"),
+    Mutation("what is thrown away is not acknowledged", thrown_away_is_acknowledged, AHEAD),
     Mutation("parts of a bundle make up its ack id", parts_keep_the_id, f"{STUCK}|was in vain"),
 )
 

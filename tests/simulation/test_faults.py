@@ -37,7 +37,20 @@ def test_every_seed_keeps_the_promises(outcomes: list[Outcome]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [shape.__name__.strip("_") for shape in SHAPES])
 @pytest.mark.parametrize(
-    "what", ["deaths", "recoveries", "restarts", "lost", "doubled", "copies_refused", "zombies_refused", "drained"]
+    "what",
+    [
+        "deaths",
+        "recoveries",
+        "restarts",
+        "lost",
+        "doubled",
+        "copies_refused",
+        "zombies_refused",
+        "drained",
+        "hedges",
+        "hedges_won",
+        "unrun",
+    ],
 )
 def test_every_shape_met_every_fault(outcomes: list[Outcome], shape: str, what: str) -> None:
     times = [getattr(outcome, what) for outcome in outcomes if outcome.shape == shape]

@@ -141,6 +141,9 @@ def test_options_from_the_configuration() -> None:
     expected = {"workers": 3, "max_pending": 10, "start_timeout_s": 2.5, "checkpoint": "some/folder"}
     assert options_in(conf) == expected
     assert options_in({"spark.tailrace.max_pending": "10"}) == {"max_pending": 10}
+    assert options_in({"spark.tailrace.replay": "fixed_timeout=20"}) == {"tail": tr.Tail(replay=tr.fixed_timeout(20))}
+    with pytest.raises(tr.OptionError, match="unknown replay rule: replay=soon: did you mean one of adaptive_timeout"):
+        options_in({"spark.tailrace.replay": "soon"})
     with pytest.raises(tr.OptionError) as caught:
         options_in({"spark.tailrace.workers": "many"})
     assert str(caught.value) == "option in the Spark configuration is not a number: spark.tailrace.workers=many"

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tailrace import OptionError
-from tailrace.bench import tail_groupings, tail_queues
+from tailrace.bench import tail_groupings, tail_queues, tail_replay
 from tailrace.bench.tail import Row, TailSizes, chosen_rows, latency_figures, run_tail_benchmark
 from tailrace.bench.tail_groupings import BALANCERS, GROUPINGS, LINK_NS
 from tailrace.bench.tail_rows import ROWS
@@ -20,8 +20,7 @@ from tailrace.bench.turns import Contest
 from tailrace.bench.workloads import Outcome, Workload
 from tailrace.bench.workloads.working import Execution
 from tailrace.cli import main
-from tailrace.policy import Grouping
-from tailrace.policy.tail import Tail
+from tailrace.policy import Grouping, Tail
 from tailrace.sim import simulate
 
 SIZES = TailSizes(tuples=300, repeats=2)
@@ -38,6 +37,15 @@ def simulated_run(workload: Workload, grouping: Grouping, *, workers: int) -> Ou
     return Outcome(latencies_ns, [], {})
 
 
+def hedged_run(workload: Workload, *, workers: int, tail: Tail) -> Outcome:
+    """What a live run would tell if hedging halved latencies where there is room, for a tenth more executions."""
+    asked.append((workload.name, str(tail.names()["replay"]), workload.draw.seed))
+    roots, hedged = len(workload.due_ns), tail.replay is not None
+    took_ns = 1_000_000 if workload.draw.load > 0.5 else 4_000_000 if not hedged else 2_000_000
+    executions = [Execution("work", 0, 0, 1, 0, 1)] * (roots + (roots // 10 if hedged else 0))
+    return Outcome([took_ns] * roots, executions, {})
+
+
 def simulated_queues(workload: Workload, *, workers: int, tail: Tail) -> Outcome:
     """The same for the row about queues: each execution took what it cost, and shared ones wait half as long."""
     report = simulate(replace(workload.model(LINK_NS), workers=workers), "shuffle")
@@ -51,6 +59,7 @@ def simulated_queues(workload: Workload, *, workers: int, tail: Tail) -> Outcome
 def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     asked.clear()
     monkeypatch.setattr(tail_groupings, "run_workload", simulated_run)
+    monkeypatch.setattr(tail_replay, "run_workload", hedged_run)
     monkeypatch.setattr(tail_queues, "run_workload", simulated_queues)
 
 
@@ -66,14 +75,29 @@ def test_the_keys_are_flat_and_complete() -> None:
     keys += [f"{policy}_{what}" for policy in GROUPINGS for what in ("vs_full", "agreement")]
     keys += [f"balance_{place}{p}_p99_ms" for place in ("", "sim_") for p in BALANCERS]
     keys += [f"balance_{policy}_p99_cut" for policy in BALANCERS] + ["balance_fast_p99_cut"]
+    keys += [f"replay_{load}_{tail}_p999_ms" for load in ("low", "high", "chain") for tail in ("plain", "hedged")]
+    keys += ["replay_p999_cut", "replay_extra_work", "replay_high_load_loss", "replay_chain_p999_cut"]
     keys += [f"shared_queue_{place}{stem}_cut" for place in ("", "sim_") for stem in ("delay", "p99", "p999")]
     for key in keys:
         assert len(result[f"{key}_spread"]) == 2, key
         assert isinstance(result[key], float), key
     assert (result["repeats"], result["tuples"], result["unit_ms"]) == (2, 300, 0.25)
-    assert result["rows"] == ["grouping", "balance", "shared_queue"]
+    assert result["rows"] == ["grouping", "balance", "replay", "shared_queue"]
     assert {"cores", "python", "platform", "load_before"} <= set(result)
     json.dumps(result)
+
+
+def test_hedging_is_compared_with_nothing_where_there_is_room_and_where_there_is_not() -> None:
+    result = run_tail_benchmark(chosen_rows(ROWS, ["replay"]), SIZES, lambda line: None)
+    assert result["replay_p999_cut"] == pytest.approx(0.5)
+    assert result["replay_extra_work"] == pytest.approx(0.1)
+    assert result["replay_high_load_loss"] == 0.0
+    assert [(rule, seed) for _, rule, seed in asked] == [
+        (r, s) for s in (1, 2) for r in ("None", "adaptive_timeout") * 3
+    ]
+    shown = render_table(chosen_rows(ROWS, ["replay"]), result)
+    words = "Hedging cuts p99.9 by 50% for 10.0% more executions, in a chain by 50%; at high load p99 changes by +0%."
+    assert words in shown
 
 
 def test_ratios_compare_runs_of_the_same_stream() -> None:
@@ -150,9 +174,7 @@ def test_a_row_of_ones_own_needs_no_other() -> None:
 
 
 def test_a_row_that_is_not_there_is_told() -> None:
-    with pytest.raises(
-        OptionError, match="no such row: only=replays: did you mean one of grouping, balance, shared_queue"
-    ):
+    with pytest.raises(OptionError, match="no such row: only=replays: did you mean one of grouping, balance, replay"):
         chosen_rows(ROWS, ["grouping", "replays"])
 
 

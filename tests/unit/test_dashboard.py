@@ -97,6 +97,19 @@ def test_plain_line_of_a_run_in_trouble() -> None:
     assert plain_line(run_in_its_second_interval(trouble=True)) == PLAIN_TROUBLE
 
 
+def test_hedging_is_shown_while_it_is_on_and_after_it_was() -> None:
+    progress = run_in_its_second_interval(trouble=False)
+    progress["tail"] = {"replay": "adaptive_timeout"}
+    progress["replay"] = {"hedges": 1_500, "won": 900, "wasted": 590, "cancelledTuples": 1_200}
+    progress["replay"].update(timeoutMs=12.3, hedgesLeft=30.6)
+    words = "hedges 1.50k won 900 wasted 590 tuples cancelled 1.20k timeout 12.3 ms left 31 (adaptive_timeout)"
+    assert words in plain_line(progress).split(" | ")
+    assert words in screen(progress)
+    assert f"  replay    {words}" in render_summary(progress).splitlines()
+    progress["tail"] = {"replay": None}
+    assert "hedges 1.50k won 900 wasted 590 tuples cancelled 1.20k (off)" in plain_line(progress).split(" | ")
+
+
 def test_summary() -> None:
     assert render_summary(run_in_its_second_interval(trouble=True)) == SUMMARY.strip("\n")
 

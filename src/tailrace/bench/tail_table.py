@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tailrace.bench.tail import SIMULATED, STEMS, Result, Row
 from tailrace.bench.turns import aligned, machine_line, range_of
@@ -41,6 +41,26 @@ def groupings_table(name: str, prefix: str, policies: Sequence[str], title: str,
         rows.append((policy, *cells, *against, simulated, f"{result[f'{prefix}{policy}_agreement']:.2f}"))
     rows.append(_full_knowledge(name, result))
     return [*aligned(rows), *(_peers() if name == PEERS_ROW and result["unit_ms"] == PEERS_UNIT_MS else [])]
+
+
+def replay_table(settings: Mapping[str, str], tails: Sequence[str], result: Result) -> list[str]:
+    """Latencies with and without hedging in each setting, and how many executions a root took."""
+    names = (cell for stem in STEMS.values() for cell in (stem, ""))
+    rows: list[Sequence[str]] = [("1% of executions stall, ms", *names, "executions a root")]
+    for place, title in settings.items():
+        for tail in tails:
+            prefix = f"replay_{place}_{tail}"
+            keys = [f"{prefix}_{stem}" for stem in STEMS]
+            cells = [cell for key in keys for cell in (f"{result[key]:,.1f}", range_of(result, key, "{:,.1f}"))]
+            rows.append((f"{title}, {tail}", *cells, f"{result[f'{prefix}_executions']:.3f}"))
+    cut, chain, extra, loss = (
+        result[f"replay_{key}"] for key in ("p999_cut", "chain_p999_cut", "extra_work", "high_load_loss")
+    )
+    words = (
+        f"Hedging cuts p99.9 by {cut:.0%} for {extra:.1%} more executions, in a chain by {chain:.0%}; "
+        f"at high load p99 changes by {loss:+.0%}."
+    )
+    return [*aligned(rows), words]
 
 
 def _full_knowledge(name: str, result: Result) -> Sequence[str]:

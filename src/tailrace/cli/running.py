@@ -19,10 +19,11 @@ import cloudpickle
 from rich.console import Console
 
 import tailrace
-from tailrace import Run, TailraceError, Topology
+from tailrace import Run, Tail, TailraceError, Topology
 from tailrace.cli import common
 from tailrace.cli.common import SPARE_SLOTS, Conf, conf_option, errors_for_people, host_option, master_option
 from tailrace.dashboard import render_summary, watch
+from tailrace.policy.replay_named import named_replay
 
 GLANCE_S = 0.1  # how soon a new progress is written down; there is one a second
 FILE_MODULE = "__tailrace_file__"  # no module that workers could import: what the file defines travels by value
@@ -50,6 +51,9 @@ FILE_MODULE = "__tailrace_file__"  # no module that workers could import: what t
     metavar="DIR",
     help="Write down here what every tuple did, for tailrace sim --trace.",
 )
+@click.option(
+    "--replay", metavar="RULE", help="Send late records once more: adaptive_timeout, fixed_timeout=MS.  [default: none]"
+)
 @click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics here.")
 @click.option("--json", "as_json", is_flag=True, help="Write each progress as a line of JSON, and nothing else.")
 def run(
@@ -60,6 +64,7 @@ def run(
     workers: int | None,
     checkpoint: str | None,
     record: str | None,
+    replay: str | None,
     metrics_port: int | None,
     as_json: bool,
 ) -> None:
@@ -88,7 +93,8 @@ def run(
             stack.enter_context(redirect_stdout(sys.stderr))  # what workers print must not get between the lines
         slots = workers + SPARE_SLOTS if workers is not None else None
         spark = stack.enter_context(common.session(host, master, conf, slots))
-        options: dict[str, Any] = {"workers": workers, "checkpoint": checkpoint, "record": record}
+        tail = None if replay is None else Tail(replay=named_replay(replay))
+        options: dict[str, Any] = {"workers": workers, "checkpoint": checkpoint, "record": record, "tail": tail}
         handle: Run = topology.run(spark, **{name: value for name, value in options.items() if value is not None})
         stack.enter_context(stopped_at_the_end(handle))
         if metrics_port is not None:

@@ -7,6 +7,7 @@ and then a tuple is run in vain; it may not make anything up.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 LIMIT = 4096
 """Emissions. At a thousand hedges a second, what was cancelled four seconds ago has left the queues."""
@@ -16,7 +17,6 @@ class Cancelled(dict[int, None]):
     """Emission numbers, the oldest first. One thread at a time may add; any may look."""
 
     def add(self, emissions: Iterable[int]) -> None:
-        for emission in emissions:
-            self[emission] = None
-        for emission in list(self)[: max(0, len(self) - LIMIT)]:
+        self.update(dict.fromkeys(emissions))
+        for emission in list(islice(self, max(0, len(self) - LIMIT))):
             self.pop(emission, None)

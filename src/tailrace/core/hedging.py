@@ -152,7 +152,7 @@ class _WorkPerRoot:
 # -- where it is allowed
 
 
-def hedged_sources(plan: Plan) -> dict[int, str]:
+def reasons_against(plan: Plan) -> dict[int, str]:
     """For each source, by operator index, why its roots may not be hedged; empty if they may."""
     sources = [op.index for op in plan.operators if op.operator.role is Role.SOURCE]
     return {source: _why_not(plan, source) for source in sources}
@@ -174,7 +174,7 @@ def check_hedging(plan: Plan, tail: Tail) -> list[str]:
     """Sources whose roots the replay rule has to leave alone, in words. Raises if that is all of them."""
     if tail.replay is None:
         return []
-    reasons = hedged_sources(plan)
+    reasons = reasons_against(plan)
     refused = [f"{plan.operators[source].name}: {why}" for source, why in reasons.items() if why]
     if refused and len(refused) == len(reasons):
         raise OptionError(

@@ -1,6 +1,7 @@
 """Tasks that finish tuples later than they take them: coroutines, and functions of a whole batch.
 
-A bundle stays open until the last of its tuples is finished; only then does its own ack id go back.
+A bundle stays open until the last of its tuples is finished; only then do its own ack id and those of its children go
+back, all in one. If a child's went back before, and were lost together with the child, nobody would miss the child.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from tailrace.topology import OnError, Role
 
 
 class OpenBundle:
-    """A bundle whose tuples are finished one by one. Its own ack id goes back with the last of them."""
+    """A bundle whose tuples are finished one by one. It is acknowledged with the last of them."""
 
-    __slots__ = ("ack", "chosen", "emission", "left", "offset", "origin", "split")
+    __slots__ = ("chosen", "emission", "ids", "left", "offset", "origin", "split")
 
     def __init__(
         self, emission: int, split: int, offset: int, ack: int, left: int, origin: Origin | None = None
@@ -31,7 +32,7 @@ class OpenBundle:
         self.emission = emission
         self.split = split
         self.offset = offset
-        self.ack = ack
+        self.ids = ack  # its own, exclusive-or those of its children so far
         self.left = left
         self.origin = origin
         self.chosen: Task | None = None  # whom it was meant for, where several tasks draw from one queue
@@ -125,9 +126,9 @@ class OpenTask(Task):
 
     def _close_one(self, bundle: OpenBundle, ids: int) -> None:
         bundle.left -= 1
+        bundle.ids ^= ids
         if not bundle.left:
-            ids ^= bundle.ack
-        self.acknowledge(bundle.emission, bundle.split, ids)
+            self.acknowledge(bundle.emission, bundle.split, bundle.ids)
 
 
 class AsyncTask(OpenTask):

@@ -11,7 +11,7 @@ from tailrace.clock import SECOND_NS, Clock
 from tailrace.connector import Reader, Record
 from tailrace.core.acks import Fold
 from tailrace.core.failure import CAUGHT, traceback_of
-from tailrace.core.hedging import Hedging, hedged_sources
+from tailrace.core.hedging import Hedging, reasons_against
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.lineage import root_lineage
 from tailrace.core.messages import (
@@ -56,7 +56,7 @@ class SourceTask(Task):
         self._again: deque[Root] = deque()
         self._salts = {split.index: split.salt for split in plan.splits_of(number)}
         source = plan.operator_of[number]
-        self._may_hedge = not hedged_sources(plan)[source]
+        self._may_hedge = not reasons_against(plan)[source]
         self._lineages = any(edge.lineages for edge in plan.edges if edge.upstream == source)
         self._started = False
         self._asked: dict[int, int] = {}  # prefixes that the coordinator was last asked to commit

@@ -252,7 +252,7 @@ class CoordinatorServer:
     def _tell_load(self) -> None:
         with self._progress_lock:
             load = self._load.measure(self._progress.snapshots())
-        for worker, epoch in tuple(self._lines):
+        for worker, epoch in tuple(self._lines) if load is not None else ():
             self._send(worker, epoch, load)
 
     def _tick(self) -> list[Command]:

@@ -21,9 +21,12 @@ class LoadMeter:
         self._operators = plan.operators
         self._before: dict[TaskKey, TaskSnapshot] = {}
 
-    def measure(self, snapshots: Iterable[TaskSnapshot]) -> Load:
+    def measure(self, snapshots: Iterable[TaskSnapshot]) -> Load | None:
+        """None the first time: nothing is known yet."""
         now = {snapshot.key: snapshot for snapshot in snapshots}
         before, self._before = self._before, now
+        if not before:
+            return None
         pairs = [(before.get(key, TaskSnapshot(*key)), snapshot) for key, snapshot in now.items()]
         sources = {op.name for op in self._operators if op.operator.role is Role.SOURCE}
         roots = [pair for pair in pairs if pair[0].operator in sources]

@@ -24,7 +24,6 @@ from typing import Any
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Surroundings, assemble
-from tailrace.core.cancelled import Cancelled
 from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Registered, Renew
 from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
@@ -35,6 +34,7 @@ from tailrace.errors import Fenced, ProtocolError, SegmentError, TailraceError, 
 from tailrace.ring.segment import sweep
 from tailrace.runtime.asyncrunner import AsyncRunner
 from tailrace.runtime.auth import accept, answer, close_listener, dial, dial_and_hear
+from tailrace.runtime.cancelling import Cancelling
 from tailrace.runtime.channels import Channel, RingPart, offer_ring, take_ring
 from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Notice, Ping, Setup, SinkCall, SinkReply
 from tailrace.runtime.links import OutLink
@@ -45,7 +45,6 @@ from tailrace.runtime.pool import Pool
 from tailrace.runtime.recorder import Recorder, describe
 from tailrace.runtime.runner import Runner
 from tailrace.runtime.taskhost import TaskHost
-from tailrace.runtime.wire import CANCELS, FrameReader, decode_numbers
 from tailrace.topology import Kind
 
 BEAT_S = 0.25
@@ -60,7 +59,6 @@ EXIT_ORPHANED = 5
 RETRY_S = 0.05
 CLOSE_S = 3.0
 DIALERS = 8
-CANCEL_BYTES = 4096
 
 
 class WorkerProcess:
@@ -91,9 +89,7 @@ class WorkerProcess:
         self._opener: Opener | None = None
         self._recorder: Recorder | None = None
         self._failed = False
-        self._cancelled = Cancelled()
-        self._cancelling = threading.Lock()
-        self._cancel_lines: set[socket.socket] = set()
+        self._cancelling = Cancelling()
         sweep()
 
     # -- what task hosts ask for
@@ -172,8 +168,7 @@ class WorkerProcess:
         return self._others
 
     def cancel(self, emissions: Sequence[int]) -> None:
-        with self._cancelling:
-            self._cancelled.add(emissions)
+        self._cancelling.cancel(emissions)
 
     def lost_link(self) -> None:
         self.tell(LinkLost(self.worker, self.epoch))
@@ -301,7 +296,7 @@ class WorkerProcess:
             watch=self._recorder,
             guard=threading.Lock,
             tail=assign.tail,
-            cancelled=self._cancelled,
+            cancelled=self._cancelling.emissions,
         )
         hosts: dict[int, TaskHost] = {}
         for leader, members in plan.units(self.worker):
@@ -378,7 +373,7 @@ class WorkerProcess:
             connection.close()
             return
         if why_not is None and hello["kind"] == "cancels":
-            self._hear_cancels(connection)
+            self._cancelling.listen(connection)
         elif host is not None:
             kind, worker, epoch = hello["kind"], hello["worker"], hello["epoch"]
             channel = Channel(connection, ring)
@@ -405,22 +400,6 @@ class WorkerProcess:
         if host is None or not _takes(host.task, hello["kind"]):
             return "no such task here", None
         return None, host
-
-    def _hear_cancels(self, connection: socket.socket) -> None:
-        """In a thread of its own: runners may be in the middle of a long call, which what is cancelled waits behind."""
-        connection.settimeout(None)
-        self._cancel_lines.add(connection)
-        reader = FrameReader()
-        try:
-            while self._core.life is not Life.LEAVING and (data := connection.recv(CANCEL_BYTES)):
-                for kind, _, payload in reader.feed(data):
-                    if kind != CANCELS:
-                        raise ProtocolError(f"frame of another kind: kind={kind} expected={CANCELS}")
-                    self.cancel(decode_numbers(payload))
-        except (OSError, ProtocolError):
-            pass
-        self._cancel_lines.discard(connection)
-        connection.close()
 
     # -- the end
 
@@ -459,8 +438,7 @@ class WorkerProcess:
         if logs is not None:
             self.tell(logs)
         close_listener(self._listener)
-        for line in tuple(self._cancel_lines):
-            _shut(line)
+        self._cancelling.close()
         self._line.close()
 
 
@@ -472,13 +450,6 @@ def _take_offer(hello: dict[str, Any]) -> tuple[RingPart | None, str | None]:
         return take_ring(hello["ring"], hello.get("nonce")), None
     except (SegmentError, ValueError) as error:
         return None, str(error)
-
-
-def _shut(connection: socket.socket) -> None:
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
 
 
 def _takes(task: Task, kind: str) -> bool:

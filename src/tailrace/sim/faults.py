@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS
+from tailrace.core.acks import HEDGE
 from tailrace.core.coordinator import Phase
 from tailrace.core.ledger import Root
 from tailrace.core.messages import Position
@@ -210,11 +211,15 @@ class Watch:
                 raise SimulationFailure(f"recovery was in vain for offset {root.offset} of split {root.split}")
 
     def cancels_what_has_lost(self, process: SimWorker, task: Task, emissions: Sequence[int]) -> None:
-        """Nothing is cancelled of a root that is not complete."""
+        """Nothing is cancelled of a root that is not complete, nor of one that recovery has emitted since."""
         assert isinstance(task, SourceTask)
         for root in task.ledger:
-            if not root.complete_ns and not set(emissions).isdisjoint(root.emissions):
-                raise SimulationFailure(f"cancelled before it is complete: offset {root.offset} of split {root.split}")
+            if not set(emissions).isdisjoint(root.emissions):
+                place = f"offset {root.offset} of split {root.split}"
+                if not root.complete_ns:
+                    raise SimulationFailure(f"cancelled before it is complete: {place}")
+                if root.emissions[-1] ^ HEDGE not in root.emissions:
+                    raise SimulationFailure(f"cancelled though recovery has emitted it since: {place}")
 
     def end(self) -> None:
         """All rows, each once; of a run that was drained, all rows of the roots below the prefix, and no others.

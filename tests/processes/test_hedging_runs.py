@@ -1,0 +1,138 @@
+"""Hedging on real tuples: the tail gets shorter, every row comes out once, and it goes on and off while a run lasts."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit import assert_same_rows, finish, homes, kill, read_jsonl, read_parquet, restarts, row, running, same
+
+import tailrace as tr
+from tailrace.testing.processes import wait_until
+
+ROOTS = 1_000
+PER_SECOND = 500
+STALL_S = 0.4
+STALLED = range(100, ROOTS, 251)  # no two at once: a stall is over before the next begins
+
+
+class Stalling:
+    """Some tuples hold up their task for long, the first time that anybody runs them."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def process(self, number: int) -> int:
+        if number in STALLED and _first_time(Path(self._folder, str(number))):
+            time.sleep(STALL_S)
+        return number
+
+
+def _first_time(mark: Path) -> bool:
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _stalled_run(folder: Path, tail: tr.Tail) -> dict[str, Any]:
+    folder.mkdir()
+    topology = tr.Topology("stalls")
+    numbers = topology.source("numbers", tr.at_rate(range(ROOTS), PER_SECOND))
+    slow = numbers.map("slow", partial(Stalling, str(folder)), tasks=6, kind="blocking")
+    sink = tr.to_list()
+    slow.sink("out", sink)
+    with running(topology, workers=2, tail=tail) as run:
+        progress = finish(run)
+    assert_same_rows(sink.values, range(ROOTS))
+    return progress
+
+
+def test_hedging_shortens_the_tail(tmp_path: Path) -> None:
+    plain = _stalled_run(tmp_path / "plain", tr.Tail())
+    hedged = _stalled_run(tmp_path / "hedged", tr.Tail(replay=tr.fixed_timeout(25)))
+    assert plain["replay"]["hedges"] == 0 and plain["tail"]["replay"] is None
+    assert hedged["tail"]["replay"] == "fixed_timeout" and hedged["replay"]["timeoutMs"] == 25
+    replay = hedged["replay"]
+    assert replay["won"] >= len(STALLED), "what stalls, and what waits behind it, is done elsewhere"
+    assert replay["won"] + replay["wasted"] == replay["hedges"]
+    assert replay["cancelledTuples"] > 0, "what waited behind a stall was run although a hedge was done"
+    before, after = (progress["latencyMs"]["complete"]["p999"] for progress in (plain, hedged))
+    assert before > 0.8 * STALL_S * 1e3
+    assert after < before / 2
+
+
+def _hedged_topology(sink: Any, roots: int) -> tr.Topology:
+    topology = tr.Topology("hedged")
+    numbers = topology.source("numbers", tr.from_iterable(range(roots)), tasks=2)
+    dealt = numbers.map("dealt", same, tasks=3)
+    dealt.map("keyed", row, tasks=3, grouping=tr.fields(lambda number: number)).sink("out", sink, tasks=2)
+    return topology
+
+
+def test_every_row_once_although_roots_are_hedged_and_a_worker_dies(tmp_path: Path) -> None:
+    topology = _hedged_topology(tr.to_jsonl(tmp_path, roll_seconds=0.2), 20_000)
+    victim = homes(topology, 3, "out")[0]
+    with running(topology, workers=3, max_pending=2000, tail=tr.Tail(replay=tr.fixed_timeout(2))) as run:
+        wait_until(lambda: run._server.progress()["durable"] > 2000, 30, "rows at the sink")
+        kill(run, victim)
+        progress = finish(run)
+    assert_same_rows((found["n"] for found in read_jsonl(tmp_path)), range(20_000))
+    assert restarts(progress)[victim] == 1 and progress["recoveries"] >= 1
+    assert progress["replay"]["hedges"] > 100 and progress["duplicatesDropped"] > 0
+
+
+def test_hedging_goes_on_and_off_while_a_run_lasts() -> None:
+    topology = tr.Topology("switched")
+    sink = tr.to_list()
+    numbers = topology.source("numbers", tr.at_rate(range(10_000_000), 300))
+    numbers.map("slow", _a_while, tasks=4, kind="blocking").sink("out", sink)
+
+    def hedges() -> int:
+        return int(run._server.progress()["replay"]["hedges"])
+
+    with running(topology, workers=2) as run:
+        assert run.tail() == tr.Tail()
+        wait_until(lambda: len(sink.values) > 100, 30, "rows")
+        assert hedges() == 0
+        assert run.tail(replay=tr.fixed_timeout(1)) == tr.Tail(replay=tr.fixed_timeout(1)) == run.tail()
+        wait_until(lambda: hedges() > 20, 30, "hedges")
+        kill(run, homes(topology, 2, "numbers")[0])
+        known = hedges()
+        wait_until(lambda: hedges() > known + 20, 30, "hedges of a source that was started after the switch")
+        run.tail(replay=None)
+        time.sleep(0.6)  # beats bring what was counted before
+        known, rows = hedges(), len(sink.values)
+        wait_until(lambda: len(sink.values) > rows + 100, 30, "more rows")
+        assert hedges() == known
+        with pytest.raises(tr.OptionError, match="unknown technique: hedging; known="):
+            run.tail(hedging=True)
+        run.stop(timeout=30)
+    assert_same_rows(sink.values, range(len(sink.values)))
+    assert run.lastProgress is not None and run.lastProgress["tail"]["replay"] is None
+
+
+def _a_while(number: int) -> int:
+    time.sleep(0.003)
+    return number
+
+
+MILLION = 1_000_000
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(400)
+def test_a_million_with_hedging_and_kills(tmp_path: Path) -> None:
+    topology = _hedged_topology(tr.to_parquet(tmp_path, schema="n long", roll_seconds=0.5), MILLION)
+    with running(topology, workers=3, max_pending=20_000, tail=tr.Tail(replay=tr.adaptive_timeout(gate=None))) as run:
+        for part in (0.2, 0.5, 0.8):
+            least = part * MILLION
+            wait_until(lambda least=least: run._server.progress()["durable"] >= least, 200, f"{part:.0%} to be durable")
+            kill(run, int(part * 10) % 3)
+        progress = finish(run, 300)
+    assert progress["recoveries"] >= 3 and progress["replay"]["hedges"] > 0
+    assert sorted(read_parquet(tmp_path)) == list(range(MILLION))
