@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import tailrace as tr
+from tailrace.cli import main
 from tailrace.core.coordinator import Coordinator, CoordinatorLimits
 from tailrace.core.messages import Assign, Command, Ready, Registered, Send, Techniques
 from tailrace.runtime.options import RunOptions
@@ -68,3 +71,15 @@ def test_a_worker_that_starts_after_a_switch_is_assigned_what_is_on() -> None:
     assert isinstance(assigned, Send) and isinstance(assigned.message, Assign)
     assert assigned.message.tail == HEDGING
     assert _told(coordinator.handle(Ready(0, 1), 0)) == []
+
+
+def test_a_rule_on_the_command_line_that_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "topology.py"
+    file.write_text(
+        "import tailrace as tr\n"
+        "topology = tr.Topology('t')\n"
+        "topology.source('s', tr.from_iterable(range(3))).sink('out', tr.to_list())\n"
+    )
+    done = CliRunner().invoke(main, ["run", str(file), "--host", "process", "--replay", "soon"])
+    assert done.exit_code == 1
+    assert "unknown replay rule: replay=soon: did you mean one of adaptive_timeout" in done.output
