@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tailrace.connector import CommittingWriter, Entry
-from tailrace.core import assembly, plan, router, sendinghalf, stage
+from tailrace.core import assembly, plan, router, sendinghalf, sharedqueue, stage
 from tailrace.core.acks import HEDGE
 from tailrace.core.coordinator import Coordinator, Phase, WorkerState
 from tailrace.core.hedging import Hedging
@@ -478,6 +478,20 @@ def thrown_away_is_acknowledged() -> Patch:
     return patch.object(Task, "throw_away", throw_away)
 
 
+# -- shared queues
+
+
+def parts_keep_the_id() -> Patch:
+    """Both parts of a bundle have its ack id, not ids that make it up."""
+    original = sharedqueue.divided
+
+    def divided(bundle: Any, first: int, new_id: int) -> tuple[Any, Any]:
+        one, rest = ((*part[:3], bundle[3], *part[4:]) for part in original(bundle, first, new_id))
+        return one, rest
+
+    return patch.object(sharedqueue, "divided", divided)
+
+
 # -- the table
 
 AHEAD = "is ahead of"
@@ -579,6 +593,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("what is cancelled belongs to a complete root", cancelled_when_hedged, "cancelled before it is complete"),
     Mutation("recovery forgets hedges", hedges_survive_recovery, "though recovery has emitted it since"),
     Mutation("what is thrown away is not acknowledged", thrown_away_is_acknowledged, AHEAD),
+    Mutation("parts of a bundle make up its ack id", parts_keep_the_id, f"{STUCK}|was in vain"),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tailrace import OptionError
-from tailrace.bench import tail_groupings, tail_replay
+from tailrace.bench import tail_groupings, tail_queues, tail_replay
 from tailrace.bench.tail import Row, TailSizes, chosen_rows, latency_figures, run_tail_benchmark
 from tailrace.bench.tail_groupings import BALANCERS, GROUPINGS, LINK_NS
 from tailrace.bench.tail_rows import ROWS
@@ -45,11 +46,21 @@ def hedged_run(workload: Workload, *, workers: int, tail: Tail) -> Outcome:
     return Outcome([took_ns] * roots, executions, {})
 
 
+def simulated_queues(workload: Workload, *, workers: int, tail: Tail) -> Outcome:
+    """The same for the row about queues: each execution took what it cost, and shared ones wait half as long."""
+    report = simulate(replace(workload.model(LINK_NS), workers=workers), "shuffle")
+    share = 1 if tail == Tail() else 2
+    waits_ns = [d - due - w for d, due, w in zip(report.done_ns, report.due_ns, workload.works_ns, strict=True)]
+    executed = [Execution("work", 0, root, work, 0, work) for root, work in enumerate(workload.works_ns)]
+    return Outcome([w // share + e.work_ns for w, e in zip(waits_ns, executed, strict=True)], executed, {})
+
+
 @pytest.fixture(autouse=True)
 def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     asked.clear()
     monkeypatch.setattr(tail_groupings, "run_workload", simulated_run)
     monkeypatch.setattr(tail_replay, "run_workload", hedged_run)
+    monkeypatch.setattr(tail_queues, "run_workload", simulated_queues)
 
 
 def test_the_keys_are_flat_and_complete() -> None:
@@ -66,11 +77,12 @@ def test_the_keys_are_flat_and_complete() -> None:
     keys += [f"balance_{policy}_p99_cut" for policy in BALANCERS] + ["balance_fast_p99_cut"]
     keys += [f"replay_{load}_{tail}_p999_ms" for load in ("low", "high", "chain") for tail in ("plain", "hedged")]
     keys += ["replay_p999_cut", "replay_extra_work", "replay_high_load_loss", "replay_chain_p999_cut"]
+    keys += [f"shared_queue_{place}{stem}_cut" for place in ("", "sim_") for stem in ("delay", "p99", "p999")]
     for key in keys:
         assert len(result[f"{key}_spread"]) == 2, key
         assert isinstance(result[key], float), key
     assert (result["repeats"], result["tuples"], result["unit_ms"]) == (2, 300, 0.25)
-    assert result["rows"] == ["grouping", "balance", "replay"]
+    assert result["rows"] == ["grouping", "balance", "replay", "shared_queue"]
     assert {"cores", "python", "platform", "load_before"} <= set(result)
     json.dumps(result)
 
@@ -125,6 +137,20 @@ def test_the_table_has_a_line_for_each_grouping() -> None:
     assert any("few repeats" in line for line in lines)
 
 
+def test_queues_are_compared_by_delay_and_with_what_theory_says() -> None:
+    rows = chosen_rows(ROWS, ["shared_queue"])
+    result = run_tail_benchmark(rows, SIZES, lambda line: None)
+    assert result["shared_queue_delay_cut_spread"] == pytest.approx([0.5, 0.5], abs=0.01)
+    assert result["shared_queue_sim_delay_cut"] > 0.4
+    lines = render_table(rows, result).splitlines()
+    shown = {line.split()[0]: line.split()[-1] for line in lines[1:3]}
+    mean_ms, a = 16 * 0.25, 4 * 0.78
+    top = a**4 / 24 / 0.22
+    four = top / (1 + a + a**2 / 2 + a**3 / 6 + top) / (4 - a)
+    assert shown == {"own": f"{0.78 / 0.22 * mean_ms:.1f}", "worker": f"{four * mean_ms:.1f}"}
+    assert lines[3].startswith("lower by: delay 50%, p99 ")
+
+
 def test_peers_are_shown_where_units_are_theirs() -> None:
     rows = chosen_rows(ROWS, ["grouping"])
     lines = render_table(rows, run_tail_benchmark(rows, TailSizes(300, 1, 0.1), lambda line: None)).splitlines()
@@ -148,7 +174,7 @@ def test_a_row_of_ones_own_needs_no_other() -> None:
 
 
 def test_a_row_that_is_not_there_is_told() -> None:
-    with pytest.raises(OptionError, match="no such row: only=replays: did you mean one of grouping, balance"):
+    with pytest.raises(OptionError, match="no such row: only=replays: did you mean one of grouping, balance, replay"):
         chosen_rows(ROWS, ["grouping", "replays"])
 
 

@@ -27,7 +27,11 @@ LIMITS = CoordinatorLimits(10**9, 10**10, 10**8, 10**8, 10**9, 3)
         ),
         (lambda: tr.Tail(replay="soon"), "not a replay rule: replay='soon': did you mean adaptive_timeout()?"),  # type: ignore[arg-type]
         (lambda: RunOptions.of({"tail": 5}), "not a tail: tail=5: did you mean Tail(replay=…)?"),
-        (lambda: tr.Tail().changed({"reply": None}), "unknown technique: reply; known=replay"),
+        (lambda: tr.Tail().changed({"reply": None}), "unknown technique: reply; known=replay, shared_queues"),
+        (
+            lambda: tr.Tail(shared_queues="node"),
+            "not a way to share queues: shared_queues='node': did you mean 'worker'?",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Any, text: str) -> None:

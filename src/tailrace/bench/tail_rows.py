@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tailrace.bench.tail import Row
 from tailrace.bench.tail_groupings import BALANCE, GROUPING
+from tailrace.bench.tail_queues import SHARED_QUEUE
 from tailrace.bench.tail_replay import REPLAY
 
-ROWS: tuple[Row, ...] = (GROUPING, BALANCE, REPLAY)
+ROWS: tuple[Row, ...] = (GROUPING, BALANCE, REPLAY, SHARED_QUEUE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
@@ -17,6 +18,7 @@ from tailrace.core.plan import EdgePlan, OperatorPlan, Plan
 from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import FeedbackLane, Lane, LaneOut, Out, TurnsOut, Unroutable
 from tailrace.core.sendinghalf import MAX_LINE, FeedbackOut
+from tailrace.core.sharedqueue import SharedQueue
 from tailrace.core.sinklog import SinkLog
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.stage import (
@@ -29,7 +31,7 @@ from tailrace.core.stage import (
     Stage,
     Wiring,
 )
-from tailrace.core.task import ObservedTask, PlainTask, Task
+from tailrace.core.task import DrawingTask, ObservedTask, PlainTask, Task
 from tailrace.core.watch import Watch
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.shuffle import Shuffle
@@ -59,6 +61,8 @@ class Surroundings:
     rng: Random
     watch: Watch | None = None
     line_limit: int = MAX_LINE  # tuples that may wait at a task for others to have room
+    guard: Callable[[], AbstractContextManager[Any]] = nullcontext  # makes what is held by who draws from a queue
+    queues: dict[int, SharedQueue] = field(default_factory=dict)  # by operator; those that several tasks draw from
     tail: Tail = PLAIN
     cancelled: Cancelled = field(default_factory=Cancelled)
 
@@ -85,12 +89,15 @@ def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
             operator.operator.idempotent,
         )
     else:
-        plain = (ObservedTask if builder.feedback_into(operator) else PlainTask)(plan, leader, around.clock)
+        observed = ObservedTask if builder.feedback_into(operator) else PlainTask
+        plain = (DrawingTask if plan.shares(leader) else observed)(plan, leader, around.clock)
+        builder.add_tap(plain, operator)
         plain.cancelled = around.cancelled
         plain.stage = builder.stage(plain, leader)
         builder.add_receiving_halves(plain, operator)
         return plain
     assert isinstance(task, SourceTask | AsyncTask | BatchTask)
+    builder.add_tap(task, operator)
     task.cancelled = around.cancelled
     task.wiring = builder.wiring(task, leader)
     if isinstance(task, SourceTask):
@@ -135,6 +142,15 @@ class _Builder:
         if edges:
             counters, around = task.counters[0], self._around
             task.receiving = ReceivingHalves(self._plan, task.number, edges, counters, around.clock, around.rng)
+
+    def add_tap(self, task: Task, operator: OperatorPlan) -> None:
+        """Have the task draw from the queue that it shares, if it does. Before anybody looks at its queue."""
+        if self._plan.shares(task.number):
+            around = self._around
+            queue = around.queues.get(operator.index)
+            if queue is None:
+                queue = around.queues[operator.index] = SharedQueue(around.rng, around.clock, around.guard())
+            task.queue = task.tap = queue.tap(task)
 
     def source(self, number: int) -> SourceTask:
         splits = [split.index for split in self._plan.splits_of(number)]

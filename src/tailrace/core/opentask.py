@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from tailrace.clock import Clock
 from tailrace.core.failure import CAUGHT, task_error
@@ -24,7 +24,7 @@ from tailrace.topology import OnError, Role
 class OpenBundle:
     """A bundle whose tuples are finished one by one. It is acknowledged with the last of them."""
 
-    __slots__ = ("emission", "ids", "left", "offset", "origin", "split")
+    __slots__ = ("chosen", "emission", "ids", "left", "offset", "origin", "split")
 
     def __init__(
         self, emission: int, split: int, offset: int, ack: int, left: int, origin: Origin | None = None
@@ -35,6 +35,7 @@ class OpenBundle:
         self.ids = ack  # its own, exclusive-or those of its children so far
         self.left = left
         self.origin = origin
+        self.chosen: Task | None = None  # whom it was meant for, where several tasks draw from one queue
 
 
 class Call:
@@ -62,12 +63,17 @@ class OpenTask(Task):
 
     def _open_next(self) -> bool:
         while not self._opened and self.queue:
-            taken = cast("tuple[Any, ...]", self.queue.popleft())
+            try:
+                taken = self.queue.popleft()
+            except IndexError:
+                return False  # another task has drawn it
             emission, split, offset, ack, lineages, values, *tracks = taken
             if self.cancelled and emission in self.cancelled:
                 self.throw_away(taken)
                 continue
             bundle = OpenBundle(emission, split, offset, ack, len(values))
+            if self.tap is not None:
+                bundle.chosen = self.tap.chosen
             if self.watch is not None:
                 self.watch.opened(bundle)
             named: Sequence[int | None] = [None] * len(values) if lineages is None else lineages
@@ -85,8 +91,14 @@ class OpenTask(Task):
     def _ran(self, call: Call, duration_ns: int) -> None:
         """A tuple has been run, well or not."""
         self.wiring.durations.append(duration_ns)
-        if self.receiving is not None:
-            self.receiving.executed(call.bundle.origin, call.value, call.attached, duration_ns)
+        receiving, chosen = self.receiving, call.bundle.chosen
+        if receiving is None:
+            return
+        if chosen is not None and self.tap is not None:
+            receiving = chosen.receiving
+            self.tap.told.add(chosen)
+        assert receiving is not None, "tasks of one operator have halves, or none has"
+        receiving.executed(call.bundle.origin, call.value, call.attached, duration_ns)
 
     def next_call(self) -> Call | None:
         """The next tuple that wants to be started."""

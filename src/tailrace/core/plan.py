@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tailrace.core.lineage import edge_salt, split_salt
+from tailrace.core.sharing import share_queues
 from tailrace.errors import TopologyError
 from tailrace.policy.feedback import has_feedback
 from tailrace.policy.grouping import Grouping
@@ -28,6 +29,7 @@ class OperatorPlan:
     operator: Operator
     tasks: int
     first_task: int  # the number of its task 0
+    shared: bool = False  # its tasks in one worker draw from one queue
 
     @property
     def name(self) -> str:
@@ -113,17 +115,26 @@ class Plan:
         for leader, tasks in members.items():
             yield leader, tuple(tasks)
 
+    def shares(self, task: int) -> bool:
+        """Whether a task draws from one queue with others of its worker."""
+        operator = self.operators[self.operator_of[task]]
+        first = operator.first_task
+        return operator.shared and self.home[first : first + operator.tasks].count(self.home[task]) > 1
+
     def splits_of(self, task: int) -> tuple[SplitPlan, ...]:
         return tuple(split for split in self.splits if split.owner == task)
 
 
-def make_plan(topology: Topology, workers: int, *, name_all: bool = False) -> Plan:
+def make_plan(topology: Topology, workers: int, *, name_all: bool = False, shared_queues: bool = False) -> Plan:
     """Settle task counts, fusion, splits and homes. The topology has been validated.
 
-    ``name_all``: tuples carry their lineages on every edge, for whoever records them.
+    ``name_all``: tuples carry their lineages on every edge, for whoever records them. ``shared_queues``: tasks of an
+    operator in one worker draw from one queue, wherever they may.
     """
     operators = _plan_operators(topology, workers)
     edges = _plan_edges(topology, operators, name_all)
+    if shared_queues:
+        operators = share_queues(operators, edges)
     leaders, units = _plan_units(operators, edges)
     return Plan(
         name=topology.name,

@@ -1,8 +1,9 @@
 """The receiving halves of a task: one for each load-aware edge into it, told what arrives and what has been run.
 
-Whoever brings bundles and notes, from whatever thread, only appends them. The thread that runs the task tells the
-halves about them between calls, and of calls that have ended only after that: a half that gives out credits when a
-tuple is done should know by then who waits.
+Whoever brings bundles and notes, from whatever thread, only appends them, and so does whoever has run a tuple, which
+is another task's thread where several draw from one queue. The thread that runs the task tells the halves about them
+between calls, and of calls that have ended only after that: a half that gives out credits when a tuple is done should
+know by then who waits.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class ReceivingHalves:
         self._clock = clock
         self._rng = rng
         self._halves: dict[int, Receiver] = {}  # by edge index
-        self._done: list[tuple[Origin | None, Any, Message | None, int]] = []
+        self._done: deque[tuple[Origin | None, Any, Message | None, int]] = deque()
         self._queued = 0  # tuples that came and have not been run
         self._early: list[tuple[int, Callable[[Any, int], None], Any]] = []  # under memberships yet to come
         self._bind_halves()
@@ -99,14 +100,15 @@ class ReceivingHalves:
     def look_up(self) -> None:
         """Tell the halves what has arrived, then what has been run."""
         now_ns = self._clock()
-        arrivals = self.arrivals
+        arrivals, ended = self.arrivals, self._done
+        known = len(ended)  # what ends from here on, in another thread, may not be among the arrivals below
         while arrivals:
             self._arrived(arrivals.popleft(), now_ns)
-        for done in self._done:
+        for _ in range(known):
+            done = ended.popleft()
             self._queued -= 1
             if done[0] is not None:
                 self._tell(done[0][2], self._executed, (*done, self._queued), now_ns)
-        self._done.clear()
         self._counters.feedback_ns += self._clock() - now_ns
 
     def _arrived(self, item: Any, now_ns: int) -> None:

@@ -7,8 +7,8 @@ stands for a whole unit, that is a leading operator's task together with the tas
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 from tailrace.clock import Clock
 from tailrace.core.acks import HEDGE, AckFold
@@ -18,9 +18,22 @@ from tailrace.core.plan import Plan
 from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import NOTE, Bundle, Lane, Note
 from tailrace.core.sendinghalf import FeedbackOut
+from tailrace.core.sharedqueue import Tap
 from tailrace.core.stage import CommitSinkStage, Stage, Wiring
 from tailrace.errors import TailraceError
 from tailrace.metrics.counters import TaskCounters
+
+
+class BundleQueue(Protocol):
+    """What a task takes bundles from: a deque, or its tap on a queue that others draw from too."""
+
+    def __len__(self) -> int: ...
+
+    def append(self, bundle: Any, /) -> None: ...
+
+    def extend(self, bundles: Iterable[Any], /) -> None: ...
+
+    def popleft(self) -> Any: ...
 
 
 class Task:
@@ -29,7 +42,8 @@ class Task:
     def __init__(self, plan: Plan, number: int, clock: Clock) -> None:
         self.plan = plan
         self.number = number
-        self.queue: deque[Bundle] = deque()
+        self.queue: BundleQueue = deque()
+        self.tap: Tap | None = None  # its queue, if others draw from that too
         self.lanes: list[Lane] = []
         self.acks: dict[int, AckFold] = {owner: AckFold() for owner in plan.owners}
         self.wirings: list[Wiring] = []  # of the leader first, then of what is fused to it
@@ -130,8 +144,16 @@ class Task:
             counters.unrun_hedges += len(bundle[5])
         else:
             counters.unrun += len(bundle[5])
-        if self.receiving is not None:
-            self.receiving.dropped_all(bundle)
+        receiving = self._halves_to_tell()
+        if receiving is not None:
+            receiving.dropped_all(bundle)
+
+    def _halves_to_tell(self) -> ReceivingHalves | None:
+        """Those that are to hear of what was taken last: of the task that its sender chose, whoever took it."""
+        if self.receiving is None or self.tap is None:
+            return self.receiving
+        self.tap.told.add(self.tap.chosen)
+        return self.tap.chosen.receiving
 
 
 class PlainTask(Task):
@@ -159,7 +181,7 @@ class ObservedTask(PlainTask):
     """The same where senders want to know how long tuples take."""
 
     def run(self, budget_ns: int) -> None:
-        queue: deque[Any] = self.queue
+        queue = self.queue
         receiving, durations = self.receiving, self.wirings[0].durations
         assert receiving is not None
         run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
@@ -177,5 +199,36 @@ class ObservedTask(PlainTask):
             both[emission] = both.get(emission, 0) ^ ids
             began_ns, now_ns = now_ns, clock()
             receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
+            if now_ns >= end_ns:
+                return
+
+
+class DrawingTask(PlainTask):
+    """The same where several tasks draw from one queue. Another may have drawn what was there a moment ago."""
+
+    def run(self, budget_ns: int) -> None:
+        tap, durations = self.tap, self.wirings[0].durations
+        assert tap is not None
+        run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
+        now_ns = clock()
+        end_ns = now_ns + budget_ns
+        while True:
+            try:
+                bundle = tap.popleft()
+            except IndexError:
+                return
+            emission, split, offset, ack, lineages, values = bundle[:6]
+            if cancelled and emission in cancelled:
+                self.throw_away(bundle)
+                continue
+            counted = len(durations)
+            ids = ack ^ run(emission, split, offset, values, lineages)
+            both = acks[owners[split]].both
+            both[emission] = both.get(emission, 0) ^ ids
+            began_ns, now_ns = now_ns, clock()
+            tap.took(len(values), now_ns - began_ns)
+            receiving = self._halves_to_tell()
+            if receiving is not None:
+                receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
             if now_ns >= end_ns:
                 return

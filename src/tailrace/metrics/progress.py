@@ -81,16 +81,27 @@ class _Group:
 
 
 class ProgressBuilder:
-    """Gathers the snapshots of all workers and describes the run. ``operators``: ``(name, role, tasks)``."""
+    """Gathers the snapshots of all workers and describes the run.
+
+    ``operators``: ``(name, role, tasks)``. ``shared``: those whose tasks in one worker draw from one queue.
+    """
 
     def __init__(
-        self, run_id: str, job_id: str, name: str, operators: Iterable[tuple[str, str, int]], *, started_ns: int
+        self,
+        run_id: str,
+        job_id: str,
+        name: str,
+        operators: Iterable[tuple[str, str, int]],
+        *,
+        started_ns: int,
+        shared: Iterable[str] = (),
     ) -> None:
         self._run_id = run_id
         self._job_id = job_id
         self._name = name
         self._operators = list(operators)
         self._names = frozenset(operator for operator, _, _ in self._operators)
+        self._shared = frozenset(shared)
         self._started_ns = started_ns
         self._totals = Totals()
         self._last_ns = started_ns
@@ -194,6 +205,7 @@ class ProgressBuilder:
             "receivedPerSecond": group.per_second("received"),
             "emittedPerSecond": group.per_second("emitted"),
             "queued": group.total("queued"),
+            "sharedQueues": _shared_queues(group) if name in self._shared else [],
             "busyRatio": group.busy_ratio(),
             "skipped": group.total("skipped"),
             "deadLetters": group.total("dead_letters"),
@@ -240,6 +252,19 @@ def distribution_ms(histogram: Histogram) -> Progress:
     values = dict(zip(_PERCENTILES, map(_ms, histogram.percentiles(*_PERCENTILES.values())), strict=True))
     whole = {"max": _ms(histogram.max), "mean": _ms(histogram.mean), "sum": _ms(histogram.sum)}
     return {**values, **whole, "count": histogram.count}
+
+
+def _shared_queues(group: _Group) -> list[Progress]:
+    """Those of an operator, worker by worker. The first task of each counts what waits for all."""
+    by_worker: dict[int, list[TaskSnapshot]] = {}
+    for task in group.now:
+        if task.worker is not None:
+            by_worker.setdefault(task.worker, []).append(task)
+    return [
+        {"worker": worker, "tasks": len(tasks), "queued": _sum(tasks, "queued")}
+        for worker, tasks in sorted(by_worker.items())
+        if len(tasks) > 1
+    ]
 
 
 def _flow(roots: _Group) -> Progress:

@@ -8,16 +8,23 @@ from typing import Any
 from tailrace.errors import OptionError, shorten
 from tailrace.policy.replay import ReplayRule
 
+WORKER = "worker"
+
 
 @dataclass(frozen=True)
 class Tail:
     """What is on. Nothing, unless said."""
 
     replay: ReplayRule | None = None  # which late roots are emitted once more
+    shared_queues: str | None = None  # "worker": tasks of an operator in one worker draw from one queue
 
     def __post_init__(self) -> None:
         if self.replay is not None and not _is_replay_rule(self.replay):
             raise OptionError(f"not a replay rule: replay={shorten(self.replay)}: did you mean adaptive_timeout()?")
+        if self.shared_queues not in (None, WORKER):
+            raise OptionError(
+                f"not a way to share queues: shared_queues={self.shared_queues!r}: did you mean 'worker'?"
+            )
 
     def changed(self, techniques: dict[str, Any]) -> Tail:
         """The same but for these."""

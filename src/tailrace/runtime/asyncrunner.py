@@ -63,6 +63,10 @@ class AsyncRunner(Runner):
             self._over.set_result(None)
 
     @property
+    def idle(self) -> bool:
+        return super().idle and self._may_start
+
+    @property
     def _may_start(self) -> bool:
         return len(self._calls) < self._concurrency and not self._host.held_back
 

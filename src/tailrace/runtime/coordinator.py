@@ -126,7 +126,10 @@ class CoordinatorServer:
         self._place = place
         self._listener = socket.create_server((place.bind, 0), backlog=64)
         names = [(op.name, op.operator.role.value, op.tasks) for op in plan.operators]
-        self._progress = ProgressBuilder(run_id, checkpoint.job_id, plan.name, names, started_ns=self.started_ns)
+        shared = [op.name for op in plan.operators if op.shared]
+        self._progress = ProgressBuilder(
+            run_id, checkpoint.job_id, plan.name, names, started_ns=self.started_ns, shared=shared
+        )
         self._progress_lock = threading.Lock()
         self._load = LoadMeter(plan)
 

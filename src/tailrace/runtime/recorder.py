@@ -22,6 +22,7 @@ from tailrace.core.ledger import Root
 from tailrace.core.opentask import Call, OpenBundle
 from tailrace.core.plan import Plan
 from tailrace.core.router import Bundle
+from tailrace.core.sharedqueue import Tap
 from tailrace.core.stage import Lineages, Stage, Wiring
 from tailrace.core.task import Task
 from tailrace.errors import OptionError
@@ -82,7 +83,9 @@ class Recorder:
         self._logs.append(log)
         return log
 
-    def _stamped_queue(self, task: Task) -> StampedQueue:
+    def _stamped_queue(self, task: Task) -> StampedQueue | Tap:
+        if task.tap is not None:
+            return task.tap
         queue = StampedQueue(self._clock)
         task.queue = queue
         return queue
@@ -209,7 +212,7 @@ class _RecordedStage:
         stage: Stage,
         durations: list[int],
         clock: Clock,
-        queue: StampedQueue | None,
+        queue: StampedQueue | Tap | None,
         key_of: Callable[[Any], int],
         log: _TupleLog,
     ) -> None:
@@ -244,7 +247,7 @@ class _RecordedStage:
 class _RecordedCalls:
     """Calls of a task that has several under way."""
 
-    def __init__(self, queue: StampedQueue, clock: Clock, key_of: Callable[[Any], int], log: _TupleLog) -> None:
+    def __init__(self, queue: StampedQueue | Tap, clock: Clock, key_of: Callable[[Any], int], log: _TupleLog) -> None:
         self._queue = queue
         self._clock = clock
         self._key_of = key_of

@@ -14,7 +14,7 @@ from typing import Any
 from tailrace.core.coordinator import Phase
 from tailrace.core.hedging import check_hedging
 from tailrace.core.plan import Plan, make_plan
-from tailrace.errors import TailraceError
+from tailrace.errors import OptionError, TailraceError
 from tailrace.policy.tail import Tail
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.coordinator import CoordinatorServer, Place
@@ -37,7 +37,8 @@ class Run:
     def __init__(self, topology: Topology, options: RunOptions, host: Host, place: Place) -> None:
         self.name = topology.name
         self.runId = str(uuid.uuid4())
-        plan = make_plan(topology, options.workers, name_all=options.record is not None)
+        shared_queues = options.tail.shared_queues is not None
+        plan = make_plan(topology, options.workers, name_all=options.record is not None, shared_queues=shared_queues)
         if options.record is not None:
             folder = Path(options.record).absolute()  # workers may be in other folders
             check_folder(folder)
@@ -45,6 +46,8 @@ class Run:
         checkpoint = Checkpoint(options.checkpoint, plan)
         self.id = checkpoint.job_id
         _say_what_is_not_promised(plan)
+        if shared_queues:
+            _say_what_is_not_shared(plan)
         _say_what_is_not_replayed(plan, options.tail)
         try:
             self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, place)
@@ -127,6 +130,11 @@ class Run:
     def tail(self, **techniques: Any) -> Tail:
         """Switch techniques against the tail while the run goes on: ``run.tail(replay=None)``. Returns what is on."""
         changed = self._server.tail.changed(techniques)
+        if changed.shared_queues != self._server.tail.shared_queues:
+            raise OptionError(
+                f"tasks get their queues when a run starts: shared_queues={changed.shared_queues!r}: "
+                "could you start it with tail=Tail(shared_queues=…)?"
+            )
         if changed != self._server.tail:
             _say_what_is_not_replayed(self._server.plan, changed)
             self._server.switch(changed)
@@ -168,6 +176,11 @@ def _say_what_is_not_promised(plan: Plan) -> None:
                 "source %s cannot be replayed: what it has read and no sink has committed is lost if its worker dies",
                 operator.name,
             )
+
+
+def _say_what_is_not_shared(plan: Plan) -> None:
+    if not any(map(plan.shares, range(len(plan.home)))):
+        logger.warning("no worker has two tasks that could draw from one queue: shared_queues='worker' does nothing")
 
 
 def _say_what_is_not_replayed(plan: Plan, tail: Tail) -> None:

@@ -78,6 +78,11 @@ class Runner:
             except OSError:
                 pass  # it has just ended
 
+    @property
+    def idle(self) -> bool:
+        """Whether it sleeps, and could start on a tuple at once."""
+        return self._asleep
+
     def stop(self) -> None:
         self.post(self._halt)
 

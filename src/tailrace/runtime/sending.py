@@ -16,6 +16,7 @@ from tailrace.errors import ProtocolError
 from tailrace.policy.feedback import Message
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
+from tailrace.runtime.pool import tuples_in
 from tailrace.runtime.wire import ACKS, BUNDLES, CANCELS, NOTES, encode, encode_folds, encode_numbers
 
 if TYPE_CHECKING:
@@ -143,8 +144,11 @@ class Sender:
             if near.full:  # still: it will wake us. If not, it may have looked before we were on its list.
                 return
         self._bundle_bytes = near.bundle_bytes = (self._bundle_bytes + _weigh(lane.bundles[-1])) // 2 + 1
-        near.task.receive(lane.take())
-        if near.runner is not self._runner:
+        bundles = lane.take()
+        near.task.receive(bundles)
+        if near.pool is not None:
+            near.pool.wake(near, tuples_in(bundles))
+        elif near.runner is not self._runner:
             near.wake()
 
     def _send_bundles(self, link: OutLink, lane: Lane, bundles: list[Bundle]) -> None:

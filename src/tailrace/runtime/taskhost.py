@@ -24,7 +24,8 @@ from tailrace.metrics.counters import TaskSnapshot
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.connectors.fingerprint import fingerprint
 from tailrace.runtime.current import running
-from tailrace.runtime.links import InLink, RingInLink
+from tailrace.runtime.inlinks import InLinks, Membership
+from tailrace.runtime.pool import Pool
 from tailrace.runtime.runner import IDLE_NS, Runner
 from tailrace.runtime.sending import Neighbours, Sender
 from tailrace.runtime.wire import ACKS, BUNDLES, NOTES, decode_bundles, decode_folds, decode_notes
@@ -54,7 +55,7 @@ LONG_CALLS = 3
 """A task on a shared runner that is found this often with calls this long on average gets a runner of its own."""
 
 
-class Surrounding(Neighbours, Protocol):
+class Surrounding(Neighbours, Membership, Protocol):
     """What a host needs to know of its worker."""
 
     def tell(self, message: Any) -> None:
@@ -86,11 +87,11 @@ class TaskHost:
         self.bundle_bytes = 1  # of late, on average; written by neighbours too, which does no harm
         self.snapshots: list[TaskSnapshot] = []
         self.waiting: set[Runner] = set()  # runners of senders that found the queue full
+        self.pool: Pool | None = None  # with whom it draws from one queue
         self._near = neighbours
         self._mail: deque[Callable[[], None]] = deque()
-        self._in: list[InLink] = []
+        self._in = InLinks(neighbours)
         self._sender = Sender(task, neighbours, self.post)
-        self._paused = False
         self._blocked_since_ns = 0
         self._long_calls = 0
         self._due = _Due()
@@ -119,13 +120,34 @@ class TaskHost:
         if runner is not None:
             runner.wake()
 
+    def wake_waiting(self) -> None:
+        """Senders that found the queue full may look again."""
+        while self.waiting:
+            try:
+                runner = self.waiting.pop()
+            except KeyError:
+                return  # another task of the pool was faster
+            runner.wake()
+
+    @property
+    def idle(self) -> bool:
+        """Whether it sleeps, and would run a tuple if it were woken for one."""
+        return self.runner is not None and self.runner.idle and not self._blocked_since_ns
+
     @property
     def full(self) -> bool:
         return len(self.task.queue) >= self._queue_limit
 
     @property
+    def has_room(self) -> bool:
+        """So much that senders need no longer be held back."""
+        return len(self.task.queue) <= self._queue_limit // 2
+
+    @property
     def _queue_limit(self) -> int:
-        return max(1, min(QUEUE_BUNDLES, QUEUE_BYTES // self.bundle_bytes))
+        if self.pool is not None:
+            return len(self.pool.hosts) * _limit(self.pool.bundle_bytes)
+        return _limit(self.bundle_bytes)
 
     @property
     def held_back(self) -> bool:
@@ -144,30 +166,24 @@ class TaskHost:
 
     def moved_to(self, runner: Runner | None) -> None:
         self._sender.moved_to(runner)
-        if runner is None:
-            for link in self._in:
-                link.unwatch()
-        else:
+        self._in.moved_to(runner)
+        if runner is not None:
             self.runner = runner
-            for link in self._in:
-                link.watch(runner)
 
     # -- receiving
 
     def take_link(self, channel: Channel, kind: str, worker: int, epoch: int) -> None:
         """A peer has connected."""
         on_frame = {"bundles": self._on_bundles, "acks": self._on_acks, "feedback": self._on_notes}[kind]
-        if channel.ring is None:
-            link = InLink(channel.connection, worker, epoch, on_frame, self._lost_in)
-        else:
-            link = RingInLink(channel, worker, epoch, on_frame, self._lost_in)
-        self._in.append(link)
-        assert self.runner is not None
-        link.urgent = kind != "bundles"
-        link.paused = self._paused and not link.urgent
-        link.watch(self.runner)
+        self._in.take(channel, worker, epoch, on_frame, urgent=kind != "bundles")
 
     def _on_bundles(self, kind: int, payload: memoryview) -> None:
+        self.take_bundles(kind, payload)
+        if self.full and not self._in.paused:
+            self._in.pause(True)
+
+    def take_bundles(self, kind: int, payload: memoryview) -> list[Any]:
+        """A frame has come, with these in it."""
         if kind != BUNDLES:
             raise ProtocolError(f"frame of another kind: kind={kind} expected={BUNDLES}; are versions mixed?")
         try:
@@ -179,8 +195,7 @@ class TaskHost:
             raise TaskError(operator, int(task), "(while reading it)", traceback_of(error)) from None
         self.bundle_bytes = (self.bundle_bytes + len(payload) // len(bundles)) // 2 + 1
         self.task.receive(bundles)
-        if self.full and not self._paused:
-            self._pause(True)
+        return bundles
 
     def _on_acks(self, kind: int, payload: memoryview) -> None:
         if kind != ACKS:
@@ -199,20 +214,6 @@ class TaskHost:
         assert isinstance(self.task, SourceTask)
         self.task.apply(both, complete, durable)
 
-    def _pause(self, pause: bool) -> None:
-        self._paused = pause
-        for link in self._in:
-            if link.urgent:
-                continue
-            if pause:
-                link.pause()
-            else:
-                link.resume()
-
-    def _lost_in(self, link: InLink, error: Exception | None) -> None:
-        self._in.remove(link)
-        self._near.lost_link()
-
     # -- working
 
     def work(self, now_ns: int) -> None:
@@ -225,6 +226,8 @@ class TaskHost:
         if self._blocked_since_ns:
             self._flush()
             if self._blocked_since_ns:
+                if self.pool is not None and task.queue:
+                    self.pool.wake(self, 1)  # in its place
                 self._recurrent(now_ns)
                 return
         if task.receiving is not None and task.receiving.pending:
@@ -237,6 +240,8 @@ class TaskHost:
             self._run(task, ready_ns, now_ns)
             self.worked_ns += system_clock() - started_ns
             running.label = ""
+        if task.tap is not None and self.pool is not None:
+            self.pool.tell(task.tap.told)
         self._flush()
         self._make_room()
         self._recurrent(now_ns)
@@ -258,7 +263,10 @@ class TaskHost:
     def _note_length(self, calls: int, busy_ns: int) -> None:
         if busy_ns > LONG_CALL_NS * max(calls, 1):
             self._long_calls += 1
-            self.wants_own_runner = self._long_calls >= LONG_CALLS
+            if self._long_calls >= LONG_CALLS:
+                self.wants_own_runner = True
+                for host in self.pool.hosts if self.pool is not None else ():
+                    host.wants_own_runner = host.shared
         elif self._long_calls:
             self._long_calls -= 1
 
@@ -271,13 +279,15 @@ class TaskHost:
                 running.label = ""
 
     def _make_room(self) -> None:
-        if len(self.task.queue) <= self._queue_limit // 2:
-            if self._paused:
-                self._pause(False)
-            if self.waiting:
-                waiting, self.waiting = self.waiting, set()
-                for runner in waiting:
-                    runner.wake()
+        if not self.has_room:
+            return
+        if self.pool is not None:
+            self.pool.make_room()
+            return
+        if self._in.paused:
+            self._in.pause(False)
+        if self.waiting:
+            self.wake_waiting()
 
     def _handle(self, message: ToWorker) -> None:
         running.label = self._label
@@ -296,11 +306,7 @@ class TaskHost:
     def relink(self, workers: frozenset[int]) -> None:
         """These workers have been replaced: links with them are of no use any more."""
         self._sender.relink(workers)
-        for link in [link for link in self._in if link.worker in workers]:
-            current = self._near.member(link.worker)
-            if current is None or link.epoch < current.epoch:
-                link.close()
-                self._in.remove(link)
+        self._in.relink(workers)
 
     # -- clockwork
 
@@ -354,7 +360,8 @@ class TaskHost:
         self.task.settle()
         now_ns = system_clock()
         counters = self.task.counters
-        counters[0].queued = len(self.task.queue)
+        counts = self.pool is None or self.pool.hosts[0] is self  # a queue is counted once
+        counters[0].queued = len(self.task.queue) if counts else 0
         counters[0].cpu_ns = self.cpu_ns
         counters[0].held = sum(len(line.line) for line in self.task.lines.values())
         if isinstance(self.task, SourceTask):
@@ -370,3 +377,8 @@ class TaskHost:
         for one in counters:
             one.at_ns = now_ns
         self.snapshots = [one.snapshot() for one in counters]
+
+
+def _limit(bundle_bytes: int) -> int:
+    """Bundles of this size that may wait in front of a task."""
+    return max(1, min(QUEUE_BUNDLES, QUEUE_BYTES // bundle_bytes))

@@ -41,6 +41,7 @@ from tailrace.runtime.links import OutLink
 from tailrace.runtime.logs import LogBuffer, captured
 from tailrace.runtime.opening import Opener
 from tailrace.runtime.options import RunOptions
+from tailrace.runtime.pool import Pool
 from tailrace.runtime.recorder import Recorder, describe
 from tailrace.runtime.runner import Runner
 from tailrace.runtime.taskhost import TaskHost
@@ -78,6 +79,8 @@ class WorkerProcess:
         self._dialers = ThreadPoolExecutor(DIALERS, thread_name_prefix="dial")
         self._hosts: dict[int, TaskHost] = {}  # unit -> host
         self._runners: list[Runner] = []
+        self._pools: list[Pool] = []
+        self._read_apart: set[Pool] = set()  # those whose tasks have runners of their own
         self._numbers = itertools.count()
         self._calls: dict[int, tuple[threading.Event, list[SinkReply]]] = {}
         self._plan: Plan | None = None
@@ -183,10 +186,21 @@ class WorkerProcess:
     def isolate(self, host: TaskHost) -> None:
         """Give this host, which the shared runner has let go, a runner of its own."""
         host.shared = False
+        if host.pool is not None and host.pool not in self._read_apart:
+            self._read_apart_from_tasks(host.pool).start()
         own = Runner(host.task.label, self.runner_failed)
         own.adopt(host)
         self._runners.append(own)
         own.start()
+
+    def _read_apart_from_tasks(self, pool: Pool) -> Runner:
+        """Give the links of a pool a runner that runs no task. It is to be started."""
+        operator = pool.hosts[0].task.label.rsplit("/", 1)[0]
+        intake = Runner(f"{operator} intake", self.runner_failed)
+        pool.moved_to(intake)
+        self._read_apart.add(pool)
+        self._runners.append(intake)
+        return intake
 
     # -- life
 
@@ -223,6 +237,8 @@ class WorkerProcess:
                 case CloseLinks():
                     for host in self._hosts.values():
                         host.post(lambda host=host, workers=command.workers: host.relink(workers))  # type: ignore[misc]
+                    for pool in self._pools:
+                        pool.post(lambda pool=pool, workers=command.workers: pool.relink(workers))  # type: ignore[misc]
                 case TellTasks():
                     for host in self._hosts.values():
                         host.handle(command.message)
@@ -270,15 +286,15 @@ class WorkerProcess:
             header = describe(plan, setup.job_id, self.worker, self.epoch, system_clock)
             self._recorder = Recorder(str(options.record), header, plan, system_clock, self._say_no_recording)
         rng = Random(os.urandom(16))
-        limits, watch = options.ledger, self._recorder
         around = Surroundings(
             plan,
             self.worker,
             self.epoch,
-            limits,
+            options.ledger,
             system_clock,
             rng,
-            watch,
+            watch=self._recorder,
+            guard=threading.Lock,
             tail=assign.tail,
             cancelled=self._cancelling.emissions,
         )
@@ -292,11 +308,13 @@ class WorkerProcess:
                     task.catch_up()
             kinds = {plan.operators[plan.operator_of[member]].operator.kind for member in members}
             hosts[leader] = TaskHost(task, self, Kind.BLOCKING if Kind.BLOCKING in kinds else min(kinds, key=_rank))
-        self._hosts = hosts
-        self._start_runners(plan)
-
-    def _start_runners(self, plan: Plan) -> None:
         shared = Runner("shared", self.runner_failed, self.isolate)
+        for queue in around.queues.values():
+            self._pools.append(Pool([hosts[task.number] for task in queue.tasks], self, shared))
+        self._hosts = hosts
+        self._start_runners(plan, shared)
+
+    def _start_runners(self, plan: Plan, shared: Runner) -> None:
         self._runners.append(shared)
         for host in self._hosts.values():
             task = host.task
@@ -310,6 +328,9 @@ class WorkerProcess:
             else:
                 host.shared = True
                 shared.adopt(host)
+        for pool in self._pools:
+            if not pool.hosts[0].shared:
+                self._read_apart_from_tasks(pool)
         for runner in self._runners:
             runner.start()
 
@@ -356,7 +377,11 @@ class WorkerProcess:
         elif host is not None:
             kind, worker, epoch = hello["kind"], hello["worker"], hello["epoch"]
             channel = Channel(connection, ring)
-            host.post(lambda: host.take_link(channel, kind, worker, epoch))
+            pool = host.pool
+            if pool is not None and kind == "bundles":
+                pool.post(lambda: pool.take_link(host, channel, worker, epoch))
+            else:
+                host.post(lambda: host.take_link(channel, kind, worker, epoch))
 
     def _judge(self, hello: dict[str, Any]) -> tuple[str | None, TaskHost | None]:
         numbers = [hello.get("worker"), hello.get("epoch"), hello.get("target")]

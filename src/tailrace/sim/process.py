@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +196,10 @@ class SimWorker:
             self.scheduled.add(task.number)
             self.cluster.engine.after(self.cluster.delay(), self.guarded(lambda: self.step(task)))
 
+    def wake_all(self, tasks: Iterable[Task]) -> None:
+        for task in sorted(tasks, key=lambda task: task.number):
+            self.wake(task)
+
     def step(self, task: Task) -> None:
         self.scheduled.discard(task.number)
         rng = self.cluster.rng
@@ -206,12 +210,17 @@ class SimWorker:
                     return  # what it has made must leave first
                 if task.receiving is not None:
                     task.receiving.look_up()
+                if task.tap is not None:
+                    task.tap.portion = rng.choice([1, 1, 2, 64])
                 if task.runnable:
                     task.run(0)
                 elif isinstance(task, SourceTask) and task.ready_ns is not None:
                     task.read(rng.randrange(1, 5))
 
         self.on_task(task, work)
+        if task.tap is not None:
+            self.wake_all(task.tap.told)
+            task.tap.told.clear()
         if not task.line_full and (task.runnable or wants_time(task)):
             self.wake(task)
 
@@ -293,6 +302,8 @@ class SimWorker:
         else:
             bundles: list[Bundle] = payload
             task.receive(bundles)
+            if task.tap is not None:
+                self.wake_all(task.tap.sharing)  # whoever gets there first
         self.wake(task)
 
     def on_acks(self, task: Task, folds: tuple[Fold, Fold, Fold]) -> None:

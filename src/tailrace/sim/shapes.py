@@ -78,6 +78,11 @@ def fan(name: str) -> Callable[[Row], list[Row]]:
     return lambda row: [(*row, name, index) for index in range(row[2] % 3)]
 
 
+def several(name: str) -> Callable[[Row], list[Row]]:
+    """More rows than an operator has tasks, or none: some task gets two of them in one bundle."""
+    return lambda row: [(*row, name, index) for index in range(row[2] % 2 * 5)]
+
+
 def batch(name: str) -> Callable[[list[Row]], list[Row]]:
     return lambda rows: [(*row, name) for row in rows]
 
@@ -160,6 +165,23 @@ def _by_load(topology: Topology, roots: int) -> None:
     topology.connect("o", "p", shuffle())
 
 
+def _drawn(topology: Topology, roots: int) -> None:
+    """Tasks of a worker draw from one queue, parts of bundles too: one by one, with something fused, and in batches."""
+    stream = topology.source("s", SimSource("s", roots), tasks=2).flat_map("f", several("f"), tasks=3)
+    stream = stream.map("d", mark("d"), tasks=4).map("n", mark("n"), tasks=4, grouping=local())
+    stream = stream.map_batch("b", batch("b"), max_size=3, max_wait_ms=5, tasks=5)
+    stream.sink("out", SimSink(), tasks=2)
+
+
+def _drawn_by_load(topology: Topology, roots: int) -> None:
+    """The same behind edges by load: another task than the one that was chosen runs a tuple."""
+    stream = topology.source("s", SimSource("s", roots), tasks=2)
+    stream = stream.flat_map("f", several("f"), tasks=4, grouping=pull())
+    stream = stream.map("w", mark("w"), tasks=4, grouping=least_work(key))
+    stream = stream.map_batch("b", batch("b"), max_size=3, max_wait_ms=5, tasks=4, grouping=pull())
+    stream.sink("out", SimSink(), tasks=2)
+
+
 SHAPES: tuple[Callable[[Topology, int], None], ...] = (
     _chain,
     _fan,
@@ -170,7 +192,12 @@ SHAPES: tuple[Callable[[Topology, int], None], ...] = (
     _batches,
     _pulled,
     _by_load,
+    _drawn,
+    _drawn_by_load,
 )
+
+SHARED = {_drawn, _drawn_by_load}
+"""Those whose tasks draw from shared queues where they may."""
 
 
 Rows = Mapping[str, Counter[Row]]
@@ -191,7 +218,7 @@ def case_of(shape: int, workers: int, roots: int) -> Case:
     topology = Topology(SHAPES[shape].__name__.strip("_"))
     SHAPES[shape](topology, roots)
     topology.validate()
-    plan = make_plan(topology, workers)
+    plan = make_plan(topology, workers, shared_queues=SHAPES[shape] in SHARED)
     rows = _expected_rows(plan)
     return Case(plan, rows, _rows_by_root(plan, rows))
 

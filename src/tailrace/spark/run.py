@@ -22,7 +22,7 @@ from tailrace.topology import Topology
 PREFIX = "spark.tailrace."
 EVERYWHERE = "0.0.0.0"
 
-TECHNIQUES: dict[str, Callable[[str], Any]] = {"replay": named_replay}
+TECHNIQUES: dict[str, Callable[[str], Any]] = {"replay": named_replay, "shared_queues": str}
 """How the Spark configuration writes down what is on in a ``Tail``."""
 
 CONNECT = "Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession?"

@@ -1,4 +1,4 @@
-"""Costs that depend on content: OSG's streams (Middleware 2016), and one whose tuples all cost the same.
+"""Costs that depend on content: OSG's streams (Middleware 2016); one whose tuples all cost the same, one at random.
 
 Each of 4,096 items costs one of 64 amounts, 1 to 64 units, dealt at random; items come by a Zipf law.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 from functools import partial
 
 from tailrace.bench.workloads.workload import Declare, Draw, Workload
-from tailrace.sim import ByContent
+from tailrace.sim import ByContent, Exponential
 from tailrace.topology import Stream
 
 ITEMS = 4_096
 COSTS = 64
 ALPHA = 1.0
 PLAIN_UNITS = 4
+MEAN_UNITS = 16
 
 
 def content(draw: Draw) -> Workload:
@@ -40,6 +41,18 @@ def micro(draw: Draw) -> Workload:
 
 def _constant(work_ns: int, stream: Stream, declare: Declare) -> None:
     declare.end(declare.map(stream, "work", partial(constant, work_ns)))
+
+
+def exponential(draw: Draw) -> Workload:
+    """Du's operator behind which the shared queue was measured: costs without memory, and nothing tells them."""
+    service = Exponential(MEAN_UNITS * draw.unit_ns)
+    keys, works_ns = service.draw(draw.tuples, draw.rng("service"))
+    due_ns = draw.due_by_load_ns(works_ns)
+    return Workload("exponential", draw, tuple(works_ns), tuple(keys), tuple(works_ns), due_ns, _as_given)
+
+
+def _as_given(stream: Stream, declare: Declare) -> None:
+    declare.end(declare.map(stream, "work", int))
 
 
 def constant(work_ns: int, body: object) -> int:

@@ -1,0 +1,65 @@
+"""Which operators' tasks may draw from one queue: those where any task may run any tuple.
+
+An operator that has reasons to want a tuple in a certain task keeps a queue for each, and so does one whose tasks would
+take turns on one thread anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tailrace.errors import OptionError
+from tailrace.topology import Kind, Role
+
+if TYPE_CHECKING:
+    from tailrace.core.plan import EdgePlan, OperatorPlan
+
+
+def share_queues(operators: tuple[OperatorPlan, ...], edges: Sequence[EdgePlan]) -> tuple[OperatorPlan, ...]:
+    """The operators, with those marked that share. Raises OptionError, with the reasons, if none may."""
+    reasons = {operator.name: why_not_shared(operator, operators, edges) for operator in operators}
+    if all(reasons.values()):
+        sources = {operator.name for operator in operators if operator.operator.role is Role.SOURCE}
+        told = "; ".join(f"{name}: {why}" for name, why in reasons.items() if name not in sources)
+        raise OptionError(
+            f"no operator's tasks may draw from one queue: shared_queues='worker': {told}: could one of them be "
+            "grouped by shuffle(), or should this be left out?"
+        )
+    return tuple(replace(operator, shared=reasons[operator.name] is None) for operator in operators)
+
+
+def why_not_shared(operator: OperatorPlan, operators: Sequence[OperatorPlan], edges: Sequence[EdgePlan]) -> str | None:
+    """Why an operator's tasks keep their own queues; None if they need not."""
+    if operator.operator.role is Role.SOURCE:
+        return "a source has no input"
+    if operator.tasks == 1:
+        return "it has one task"
+    if operator.operator.kind is Kind.CPU:
+        return "tasks of kind='cpu' take turns on one thread"
+    for edge in edges:
+        if edge.downstream == operator.index:
+            if edge.grouping.keyed:
+                return f"{edge.grouping.name} sends equal keys to one task"
+            if edge.local:
+                return "what comes by a local edge stays where it is"
+            if edge.grouping.name == "broadcast":
+                return "every task gets every tuple"
+    for near in _by_local_edges(operator, operators, edges):
+        name = "it" if near is operator else near.name
+        if near.operator.stateful and not near.operator.mergeable:
+            return f"{name} keeps state"
+        if near.committing:
+            return f"{name} commits, and must get a replayed tuple in the task that knows it"
+    return None
+
+
+def _by_local_edges(
+    operator: OperatorPlan, operators: Sequence[OperatorPlan], edges: Sequence[EdgePlan]
+) -> list[OperatorPlan]:
+    """An operator and all whose tasks follow its own."""
+    found = [operator]
+    for near in found:
+        found += [operators[edge.downstream] for edge in edges if edge.local and edge.upstream == near.index]
+    return found
