@@ -20,6 +20,7 @@ from tailrace.testing.processes import is_alive, processes_with, wait_until
 
 MILLION = 1_000_000
 PYTHON, EXECUTOR = "process", "executor"
+EAGER = tr.Tail(replay=tr.fixed_timeout(20), shared_queues="worker")
 
 
 def million(folder: Path, rows: int = MILLION) -> tr.Topology:
@@ -45,12 +46,14 @@ def hurt(run: tr.Run, worker: int, what: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.timeout(280)
-@pytest.mark.parametrize("rows", [500_000, pytest.param(MILLION, marks=pytest.mark.soak)])
-def test_three_executors(rows: int, sessions: Sessions, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rows", "tail"), [(500_000, tr.Tail()), pytest.param(MILLION, EAGER, marks=pytest.mark.soak, id="million-eager")]
+)
+def test_three_executors(rows: int, tail: tr.Tail, sessions: Sessions, tmp_path: Path) -> None:
     spark = sessions.get("local-cluster[3,1,1024]")
     plan = [(0.15, 0, PYTHON), (0.3, 1, EXECUTOR), (0.45, 2, PYTHON), (0.6, 0, EXECUTOR), (0.8, 1, PYTHON)]
     took = []
-    with running_on(spark, million(tmp_path, rows), workers=3) as run:
+    with running_on(spark, million(tmp_path, rows), workers=3, tail=tail) as run:
         assert len({executor_of(pid) for pid in run.workerPids().values()}) == 3
         for fraction, victim, what in plan:
             wait_until(lambda least=fraction * rows: durable(run) >= least, 120, f"{fraction:.0%} to be durable")
@@ -58,8 +61,9 @@ def test_three_executors(rows: int, sessions: Sessions, tmp_path: Path) -> None:
             assert run.isActive
             took.append((what, round(hurt(run, victim, what), 1)))
         progress = finish(run, 150)
-    print(f"seconds to replace: {took}")
+    print(f"seconds to replace: {took}; replay: {progress.get('replay')}")
     assert progress["recoveries"] >= 4
+    assert tail.replay is None or progress["replay"]["hedges"] > 0
     assert sorted(read_parquet(tmp_path)) == list(range(rows))
 
 
