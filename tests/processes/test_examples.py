@@ -54,6 +54,15 @@ EXPECTED = {
         r"sink1: 100 rows, smallest Event-000, 40 characters",
         r"sink2: 100 rows, smallest event-000, 32 characters",
     ],
+    "short_tail": [
+        rf"{what}: p50 {NUMBER} ms, p99 {NUMBER} ms"
+        for what in (
+            "by cost, shuffle",
+            "by cost, least work",
+            "calls that hang, plain",
+            "calls that hang, replay",
+        )
+    ],
     "sqlite_enrichment": [
         r"order 1: Ada",
         r"order 2: Grace",
