@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import tailrace as tr
 from tailrace.spark.session import local_session
-from tailrace.testing.processes import is_alive
+from tailrace.testing.processes import is_alive, wait_until
 
 MASTER = "local[4,8]"
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -87,6 +88,50 @@ def running_on(spark: Any, topology: tr.Topology, **options: Any) -> Iterator[tr
     finally:
         if run.isActive:
             run.stop(timeout=0.1)
+
+
+@contextmanager
+def standalone_cluster(
+    sessions: Sessions, folder: Path, address: str, hosts: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, list[int]]]:
+    """A master at an address, and on each host a worker of Spark with two cores: (url, pids of the workers).
+
+    Hosts are addresses, each with how a command line begins that shall run there.
+    """
+    sessions.stop()
+    processes: list[subprocess.Popen[bytes]] = []
+    environment = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "SPARK_WORKER_DIR": str(folder / "work")}
+    text = folder / "standalone.log"
+    log = text.open("wb")
+
+    def start(kind: str, *arguments: str, prefix: Sequence[str] = ()) -> int:
+        command = [*prefix, str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", "--host"]
+        process = subprocess.Popen([*command, *arguments], env=environment, stdout=log, stderr=log)
+        processes.append(process)
+        return process.pid
+
+    try:
+        start("master.Master", address, "--port", "0", "--webui-port", "0")
+        wait_until(lambda: "Starting Spark master at" in text.read_text(), 60, "the master")
+        line = next(line for line in text.read_text().splitlines() if "Starting Spark master at" in line)
+        url = line.rpartition(" ")[2]
+        options = ("--cores", "2", "--memory", "1g", "--webui-port", "0", "--work-dir", str(folder / "work"), url)
+        workers = [start("worker.Worker", host, *options, prefix=prefix) for host, prefix in hosts.items()]
+        wait_until(
+            lambda: text.read_text().count("Successfully registered with master") == len(hosts), 60, "Spark's workers"
+        )
+        yield url, workers
+    finally:
+        sessions.stop()
+        for process in reversed(processes):
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        log.close()
 
 
 def end_gateway() -> None:

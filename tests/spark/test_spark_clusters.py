@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from kit import MARK, assert_same_rows, durable, finish, kill, read_parquet, row, same, stop
 from pyspark.sql import SparkSession
-from sparkkit import SPARK_HOME, Sessions, command_of, executor_of, running_on, seconds_until_gone
+from sparkkit import Sessions, command_of, executor_of, running_on, seconds_until_gone, standalone_cluster
 
 import tailrace as tr
 from tailrace.spark.doctor import examine
@@ -69,39 +68,9 @@ def test_three_executors(rows: int, tail: tr.Tail, sessions: Sessions, tmp_path:
 
 @pytest.fixture
 def standalone(sessions: Sessions, tmp_path: Path) -> Iterator[tuple[str, list[int]]]:
-    """A master and two workers with two cores each, on two hosts as Spark sees it: (url, pids of the workers)."""
-    sessions.stop()
-    processes: list[subprocess.Popen[bytes]] = []
-    environment = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "SPARK_WORKER_DIR": str(tmp_path / "work")}
-    log = (tmp_path / "standalone.log").open("wb")
-
-    def start(kind: str, *arguments: str) -> int:
-        command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", "--host"]
-        process = subprocess.Popen([*command, *arguments], env=environment, stdout=log, stderr=log)
-        processes.append(process)
-        return process.pid
-
-    try:
-        text = tmp_path / "standalone.log"
-        start("master.Master", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        wait_until(lambda: "Starting Spark master at" in text.read_text(), 60, "the master")
-        line = next(line for line in text.read_text().splitlines() if "Starting Spark master at" in line)
-        url = line.rpartition(" ")[2]
-        options = ("--cores", "2", "--memory", "1g", "--webui-port", "0", "--work-dir", str(tmp_path / "work"), url)
-        workers = [start("worker.Worker", host, *options) for host in ("127.0.0.1", "127.0.0.2")]
-        wait_until(lambda: text.read_text().count("Successfully registered with master") == 2, 60, "Spark's workers")
-        yield url, workers
-    finally:
-        sessions.stop()
-        for process in reversed(processes):
-            process.terminate()
-        for process in processes:
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        log.close()
+    """Two workers of Spark with two cores each, on two hosts as Spark sees it: (url, their pids)."""
+    with standalone_cluster(sessions, tmp_path, "127.0.0.1", {"127.0.0.1": [], "127.0.0.2": []}) as cluster:
+        yield cluster
 
 
 @pytest.mark.slow
