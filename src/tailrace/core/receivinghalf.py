@@ -93,6 +93,11 @@ class ReceivingHalves:
             self._done.append((origin, value, None if said is None else said[position], DROPPED))
 
     @property
+    def hears_one(self) -> bool:
+        """Whether nothing that others have sent meanwhile can matter to what is said of a call that has ended."""
+        return len(self.senders) == 1
+
+    @property
     def pending(self) -> bool:
         """Whether there is something to tell."""
         return bool(self.arrivals or self._done)

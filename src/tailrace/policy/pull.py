@@ -5,11 +5,11 @@ behave as one queue in front of all tasks, which is what exact knowledge of all 
 
 - A task that is idle while nobody waits leaves a *token* with every sender. A sender with a token sends at once; the
   task then takes its other tokens back. If two senders use tokens of one task at the same moment, one tuple queues.
-- A sender without tokens holds the tuple and, if it is the first in line, tells all tasks. Every tuple it sends carries
-  how many are in line behind it and how long the oldest has waited; with other senders about, it tells the tasks that
-  do not get the tuple as well, though not more than once in a millisecond.
+- A sender without tokens holds the tuple. Every tuple it sends carries how many are in line behind it and how long the
+  oldest has waited. With other senders about, it also tells all tasks when its line begins, and later those that do not
+  get the tuple, though not more than once in a millisecond. Alone it has no need to: whoever gets free asks it anyway.
 - A task with room *grants* it to the sender whose oldest tuple has waited longest. A sender that has nothing in line by
-  then hands it back.
+  then keeps it as a token if the task is idle, and hands it back otherwise.
 - Room is one tuple, the one being run, and, while plenty wait, as many more as are executed in the time between a grant
   and its tuple. A tuple that waits at a busy task may miss another that gets free, and a task that waits for its grant
   to come back as a tuple is idle: the longer the trip beside an execution, the fewer are plenty.
@@ -30,10 +30,11 @@ from tailrace.policy.grouping import HELD
 MAX_AHEAD = 64
 """Tuples that a task has asked for beyond the one it runs: a bundle's worth."""
 
-TRIPS = 32
+TRIPS = 80
 MAX_PLENTY = 2
-"""Plenty is, for each task, an execution over so many round trips, and at most 2 tuples. Found by simulation:
-with executions of 32 ms, fewer than 2 hurt the tail at trips of 0.2 ms, and more than 1/2 the mean at trips of 2 ms."""
+"""Plenty is, for each task, an execution over so many round trips, and at most 2 tuples. Found by simulation: with
+executions of 32 ms, fewer than 2 hurt the tail at trips of 0.2 ms, and more than 1/2 the mean at trips of 2 ms; with
+8 ms the mean is least at 1/2 for trips of 0.2 ms, and with 3 ms at none at all."""
 
 TELL_EVERY_NS = MILLISECOND_NS
 """How often a sender tells tasks of its line that do not hear of it otherwise: bounds what that costs."""
@@ -46,6 +47,7 @@ class Credit(NamedTuple):
 
     token: bool
     shared: bool  # with other senders
+    ahead: bool = False  # of what the task still has to run
 
 
 class Revoke(NamedTuple):
@@ -57,7 +59,7 @@ class InLine(NamedTuple):
 
     tuples: int
     oldest_ns: int  # how long it has waited
-    token: bool = False  # the tuple that carries this was sent by a token
+    token: bool = False  # the tuple that carries this was sent by a token; of a grant: it was kept as one
     returned: bool = False  # nothing was in line for a grant
 
 
@@ -68,6 +70,7 @@ class _PullChooser:
         self._tasks = tasks
         self._random = rng.random
         self._tokens: list[int] = []
+        self._shared = True  # until a task says otherwise
         self._since: deque[int] = deque()  # when each held tuple was held
         self._now_ns = 0
         self._told_ns = 0  # when all tasks heard of the line
@@ -85,7 +88,7 @@ class _PullChooser:
             self.attached.append((position, InLine(0, 0, token=True)))
             return task
         self._since.append(self._now_ns)
-        if len(self._since) == 1:
+        if self._shared and len(self._since) == 1:
             self._tell(None)
         return HELD
 
@@ -96,16 +99,17 @@ class _PullChooser:
                 self._tokens.remove(task)
             return ()
         assert isinstance(message, Credit), message
+        self._shared = message.shared
         if self._since:
             self._since.popleft()
             self.attached.append((0, self._in_line(message.token)))
             if message.shared and now_ns - self._told_ns >= TELL_EVERY_NS:
                 self._tell(task)
             return (task,)
-        if message.token:
+        if not message.ahead:
             self._tokens.append(task)
-        else:
-            self.outbox.append((task, InLine(0, 0, returned=True)))
+        if not message.token:
+            self.outbox.append((task, InLine(0, 0, token=not message.ahead, returned=True)))
         return ()
 
     def _tell(self, but: int | None) -> None:
@@ -157,6 +161,7 @@ class _PullReceiver:
         if message.returned:
             self._granted[sender].popleft()
             self._taken -= 1
+            self._token_out[sender] = message.token
         self._note(sender, message, now_ns)
 
     def _note(self, sender: int, news: InLine, now_ns: int) -> None:
@@ -168,7 +173,7 @@ class _PullReceiver:
     def _measure_trip(self, trip_ns: int) -> None:
         """Only where nothing else is here: a task that is busy looks up when its call ends, not when a tuple comes."""
         if self._taken - 1 == sum(map(len, self._granted)):
-            self._round_trip_ns += (trip_ns - self._round_trip_ns) * SMOOTHING
+            self._round_trip_ns += (trip_ns - self._round_trip_ns) * (SMOOTHING if self._round_trip_ns else 1)
 
     def _revoke_tokens(self) -> None:
         for sender, out in enumerate(self._token_out):
@@ -181,8 +186,8 @@ class _PullReceiver:
             sender = min((since, sender) for sender, since in enumerate(self._since_ns) if self._waiting[sender])[1]
             self._waiting[sender] -= 1
             self._granted[sender].append(now_ns)
+            self.outbox.append((sender, Credit(False, self._shared, ahead=self._taken > 0)))
             self._taken += 1
-            self.outbox.append((sender, Credit(False, self._shared)))
         if self._taken:
             self._revoke_tokens()
         else:

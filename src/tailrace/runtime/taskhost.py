@@ -230,8 +230,9 @@ class TaskHost:
                     self.pool.wake(self, 1)  # in its place
                 self._recurrent(now_ns)
                 return
-        if task.receiving is not None and task.receiving.pending:
-            task.receiving.look_up()
+        receiving = task.receiving
+        if receiving is not None and receiving.pending:
+            receiving.look_up()
             self._sender.flush_notes()  # now: the next call may be long
         ready_ns = task.ready_ns if isinstance(task, SourceTask) else None
         if task.runnable or (ready_ns is not None and ready_ns <= now_ns):
@@ -240,6 +241,9 @@ class TaskHost:
             self._run(task, ready_ns, now_ns)
             self.worked_ns += system_clock() - started_ns
             running.label = ""
+            if receiving is not None and receiving.hears_one and receiving.pending:
+                receiving.look_up()
+                self._sender.flush_notes()  # before all else: the sender may have waited for this
         if task.tap is not None and self.pool is not None:
             self.pool.tell(task.tap.told)
         self._flush()
