@@ -50,6 +50,9 @@ REPORT_NS = 25 * MILLISECOND_NS
 SNAPSHOT_NS = 200 * MILLISECOND_NS
 OVERDUE_NS = 1000 * MILLISECOND_NS
 
+UNCOUNTED_CALLS = 64
+"""Calls of a task with a runner of its own that are counted together: to count one costs as much as to run it."""
+
 LONG_CALL_NS = 1 * MILLISECOND_NS
 LONG_CALLS = 3
 """A task on a shared runner that is found this often with calls this long on average gets a runner of its own."""
@@ -255,7 +258,8 @@ class TaskHost:
             counters = task.wirings[0].counters
             calls, busy_ns = counters.received, counters.busy_ns
             task.run(SLICE_NS)
-            task.settle()
+            if self.shared or len(task.wirings[0].durations) >= UNCOUNTED_CALLS:
+                task.settle()
             if self.shared and self.kind is Kind.AUTO:
                 self._note_length(counters.received - calls, counters.busy_ns - busy_ns)
         if isinstance(task, SourceTask) and ready_ns is not None and ready_ns <= now_ns:
@@ -317,7 +321,7 @@ class TaskHost:
     def wake_ns(self, now_ns: int) -> int:
         """When this host wants to work next, if nothing happens before."""
         task = self.task
-        if self._mail:
+        if self._mail or (task.runnable and not self._blocked_since_ns):
             return now_ns
         wake_ns = min(now_ns + IDLE_NS, max(self._due.snapshot_ns, now_ns))
         for sink in task.sinks:
@@ -328,7 +332,7 @@ class TaskHost:
             wake_ns = min(wake_ns, self._source_wake_ns(task, now_ns))
         if self._blocked_since_ns or self._sender.waits_for_connection:
             return min(wake_ns, now_ns + 2 * MILLISECOND_NS)
-        if task.runnable or (task.receiving is not None and task.receiving.pending):
+        if task.receiving is not None and task.receiving.pending:
             return now_ns
         if isinstance(task, BatchTask) and task.deadline_ns:
             wake_ns = min(wake_ns, task.deadline_ns)
