@@ -47,7 +47,7 @@ the p99, by the simulator."""
 
 SETTLING_NS = 5 * SECOND_NS
 MOST_LEFT_OUT = 0.5
-"""Of a stream that is shorter than that."""
+"""Of a stream that is shorter than that. Until then OSG collects its first sketches, and balancing moves traffic."""
 
 BASELINE = "shuffle"
 
@@ -157,7 +157,7 @@ def _turns(measure: Callable[[Draw], Figures], draw: Draw) -> Callable[[], Figur
     return lambda: measure(replace(draw, seed=next(seeds)))
 
 
-BY_CONTENT = Study("grouping", content, Draw(load=0.95), GROUPINGS, "")
+BY_CONTENT = Study("grouping", content, Draw(load=0.95), GROUPINGS, "", settling_ns=SETTLING_NS)
 GROUPING = BY_CONTENT.row("costs by content, 95% load", BY_CONTENT.conclude)
 
 SLOW_TASK = Study(
