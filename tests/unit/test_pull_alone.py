@@ -10,7 +10,7 @@ from tailrace.bench.workloads import Draw, content
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
 from tailrace.core.router import Note
 from tailrace.policy import full_knowledge, pull
-from tailrace.policy.feedback import Message
+from tailrace.policy.feedback import Message, wants_answer
 from tailrace.policy.grouping import HELD
 from tailrace.policy.osg import Reply
 from tailrace.policy.pull import Credit, InLine
@@ -99,6 +99,19 @@ def test_a_lone_sender_comes_near_to_full_knowledge() -> None:
     workload = content(Draw(tuples=4_000))
     model = workload.model(TRIP_NS)
     assert simulate(model, full_knowledge(), seed=1).mean_ns / simulate(model, pull(), seed=1).mean_ns > 0.88
+
+
+def test_only_a_grant_must_be_answered_by_a_sender_with_nothing_in_line() -> None:
+    assert [wants_answer(said) for said in (Credit(False), Credit(True), Ran(1, 1), Done(1, (), 0))] == [
+        True,
+        *[False] * 3,
+    ]
+    half = pull().bind(2, Random(1))
+    assert half.hear(0, Credit(False), 5) == () and half.outbox == [(0, InLine(0, 0, token=True, returned=True))]
+    half.tick(6)
+    assert half.choose_many(["a"]) == [0]  # by what was kept
+    assert half.hear(1, Credit(False, ahead=True), 7) == ()
+    assert half.outbox.pop() == (1, InLine(0, 0, returned=True)) and half.choose_many(["b"]) == [HELD]
 
 
 class Own(tuple[int, ...]):

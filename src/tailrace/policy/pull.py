@@ -46,6 +46,11 @@ class Credit(NamedTuple):
     token: bool
     ahead: bool = False  # of what the task still has to run
 
+    @property
+    def wants_answer(self) -> bool:
+        """Whoever has nothing to send must say so: others may have."""
+        return not self.token
+
 
 class Revoke(NamedTuple):
     """From a task to a sender: the token is no longer good."""

@@ -21,6 +21,7 @@ from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError, TaskError
 from tailrace.metrics.counters import TaskSnapshot
+from tailrace.policy.feedback import wants_answer
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.connectors.fingerprint import fingerprint
 from tailrace.runtime.current import running
@@ -113,9 +114,9 @@ class TaskHost:
         self.post(lambda: self._handle(message))
 
     def take_notes(self, notes: list[Note]) -> None:
-        """A task beside this one reports. Whoever holds no tuples has no use for it before the next one."""
+        """A task beside this one reports. Whoever holds no tuples mostly has no use for it before the next one."""
         self._mail.append(partial(self.task.hear, notes))
-        if self.task.holds:
+        if self.task.holds or any(wants_answer(note[3]) for note in notes):
             self.wake()
 
     def wake(self) -> None:
