@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from tailrace import OptionError
 from tailrace.bench import tail_groupings, tail_queues, tail_replay
 from tailrace.bench.tail import Row, TailSizes, chosen_rows, latency_figures, run_tail_benchmark
-from tailrace.bench.tail_groupings import BALANCERS, GROUPINGS, LINK_NS
+from tailrace.bench.tail_groupings import BALANCERS, GROUPINGS, LINK_NS, SETTLING_NS, SLOW_TASK, as_run
 from tailrace.bench.tail_rows import ROWS
 from tailrace.bench.tail_table import render_table
 from tailrace.bench.turns import Contest
-from tailrace.bench.workloads import Outcome, Workload
+from tailrace.bench.workloads import Draw, Outcome, Workload, content, micro
 from tailrace.bench.workloads.working import Execution
 from tailrace.cli import main
 from tailrace.policy import Grouping, Tail
@@ -34,7 +34,11 @@ def simulated_run(workload: Workload, grouping: Grouping, *, workers: int) -> Ou
     asked.append((workload.name, grouping.name, workload.draw.seed))
     report = simulate(workload.model(LINK_NS), "shuffle")
     latencies_ns = [SLOWER * (done - due) for done, due in zip(report.done_ns, report.due_ns, strict=True)]
-    return Outcome(latencies_ns, [], {})
+    slowness = workload.draw.slowness or (1,)
+    executions = [Execution("work", 0, r, 0, 0, int(slowness[0] * w)) for r, w in enumerate(workload.works_ns)]
+    roots = len(latencies_ns)
+    spent = [{"feedback": {"ms": us * roots / 1000, "bytes": size * roots}} for us, size in ((3, 40), (7, 20))]
+    return Outcome(latencies_ns, executions, {"workers": spent})
 
 
 def hedged_run(workload: Workload, *, workers: int, tail: Tail) -> Outcome:
@@ -74,7 +78,7 @@ def test_the_keys_are_flat_and_complete() -> None:
     keys += [f"{place}{p}_{q}_ratio" for place in ("", "sim_") for p in GROUPINGS for q in ("mean", "p99")]
     keys += [f"{policy}_{what}" for policy in GROUPINGS for what in ("vs_full", "agreement")]
     keys += [f"balance_{place}{p}_p99_ms" for place in ("", "sim_") for p in BALANCERS]
-    keys += [f"balance_{policy}_p99_cut" for policy in BALANCERS] + ["balance_fast_p99_cut"]
+    keys += [f"balance_{policy}_p99_cut" for policy in BALANCERS] + ["balance_p99_cut", "balance_fast_p99_cut"]
     keys += [f"replay_{load}_{tail}_p999_ms" for load in ("low", "high", "chain") for tail in ("plain", "hedged")]
     keys += ["replay_p999_cut", "replay_extra_work", "replay_high_load_loss", "replay_chain_p999_cut"]
     keys += [f"shared_queue_{place}{stem}_cut" for place in ("", "sim_") for stem in ("delay", "p99", "p999")]
@@ -112,6 +116,31 @@ def test_ratios_compare_runs_of_the_same_stream() -> None:
         assert result["sim_pull_mean_ratio_spread"][repeat] == pulled / shuffled
         full, live = (result[f"grouping_{name}_mean_ms_spread"][repeat] for name in ("sim_full_knowledge", "pull"))
         assert result["pull_vs_full_spread"][repeat] == full / live
+        assert (
+            result["balance_sim_full_knowledge_mean_ms_spread"][repeat]
+            == result["balance_pull_ideal_ms_spread"][repeat]
+        )
+    assert (result["grouping_pull_feedback_us"], result["grouping_pull_feedback_bytes"]) == (7, 40)
+
+
+def test_an_ideal_run_has_the_calls_of_the_real_one() -> None:
+    workload = content(Draw(tuples=200, slowness=(2.0, 1.0, 1.0, 1.0, 1.0)))
+    late_ns = 5_000
+    executions = [Execution("work", r % 5, r, 0, 7, 7 + w + late_ns) for r, w in enumerate(workload.works_ns)]
+    found = as_run(workload, Outcome([], executions, {})).works_ns
+    for root, work_ns in enumerate(workload.works_ns):
+        assert found[root] == (work_ns + late_ns if root % 5 else (work_ns + late_ns) // 2)
+
+
+def test_balance_is_measured_once_it_has_settled() -> None:
+    """Ten seconds: five are left out, and a twentieth of the others as ever."""
+    draw = replace(SLOW_TASK.draw, tuples=10_625)
+    due_ns = micro(draw).due_ns
+    assert 9.5e9 < due_ns[-1] < 10.5e9
+    counted = [10**6 if due < SETTLING_NS else 2 * 10**6 for due in due_ns]
+    figures = SLOW_TASK._figures("some", micro(draw), counted)
+    assert figures["some_mean_ms"] == 2.0
+    assert replace(SLOW_TASK, settling_ns=0)._figures("some", micro(draw), counted)["some_mean_ms"] < 1.6
 
 
 def test_groupings_take_turns_on_one_stream_and_each_repeat_is_another() -> None:
@@ -131,7 +160,8 @@ def test_the_table_has_a_line_for_each_grouping() -> None:
     for policy in GROUPINGS:
         assert begun.count(policy) == 1 + (policy in BALANCERS), policy
     shuffled = next(line for line in lines if line.startswith("shuffle"))
-    assert f"{result['grouping_shuffle_p999_ms']:,.1f}" in shuffled and shuffled.endswith("2.00")
+    assert f"{result['grouping_shuffle_p999_ms']:,.1f}" in shuffled
+    assert shuffled.split()[-2:] == ["2.00", "7"]
     assert sum(line.startswith("full knowledge, simulated") for line in lines) == 2
     assert not any("Flink" in line for line in lines)
     assert any("few repeats" in line for line in lines)

@@ -32,13 +32,16 @@ def render_table(rows: Sequence[Row], result: Result) -> str:
 def groupings_table(name: str, prefix: str, policies: Sequence[str], title: str, result: Result) -> list[str]:
     """Live latencies, how they compare with shuffle's, and the simulator's for the same stream."""
     names = (f"{title}, ms", *(cell for stem in STEMS.values() for cell in (stem, "")))
-    rows: list[Sequence[str]] = [(*names, "mean / shuffle", "p99 / shuffle", "simulated", "live / simulated")]
+    rows: list[Sequence[str]] = [
+        (*names, "mean / shuffle", "p99 / shuffle", "simulated", "live / simulated", "feedback, us")
+    ]
     for policy in policies:
         keys = [f"{name}_{policy}_{stem}" for stem in STEMS]
         cells = [cell for key in keys for cell in (f"{result[key]:,.1f}", range_of(result, key, "{:,.1f}"))]
         against = [f"{result[f'{prefix}{policy}_{figure}']:.2f}" for figure in ("mean_ratio", "p99_ratio")]
         simulated = f"{result[f'{name}{SIMULATED}{policy}_mean_ms']:,.1f}"
-        rows.append((policy, *cells, *against, simulated, f"{result[f'{prefix}{policy}_agreement']:.2f}"))
+        agreement, feedback = result[f"{prefix}{policy}_agreement"], result[f"{name}_{policy}_feedback_us"]
+        rows.append((policy, *cells, *against, simulated, f"{agreement:.2f}", f"{feedback:.0f}"))
     rows.append(_full_knowledge(name, result))
     return [*aligned(rows), *(_peers() if name == PEERS_ROW and result["unit_ms"] == PEERS_UNIT_MS else [])]
 
@@ -65,7 +68,15 @@ def replay_table(settings: Mapping[str, str], tails: Sequence[str], result: Resu
 
 def _full_knowledge(name: str, result: Result) -> Sequence[str]:
     figures = [f"{result[f'{name}{SIMULATED}full_knowledge_{stem}']:,.1f}" for stem in STEMS]
-    return ("full knowledge, simulated", *(cell for figure in figures for cell in (figure, "")), "", "", figures[0], "")
+    return (
+        "full knowledge, simulated",
+        *(cell for figure in figures for cell in (figure, "")),
+        "",
+        "",
+        figures[0],
+        "",
+        "",
+    )
 
 
 def _peers() -> list[str]:
@@ -82,5 +93,6 @@ def _footnotes(result: Result) -> list[str]:
         f"Work is sleep, in units of {result['unit_ms']:g} ms: it costs no processor time, so 2 workers stand for any.",
         "Latency: from when a tuple was due (open loop) until it has been executed.",
         "Ratios are medians of those of each repeat. Simulated: the same stream and policy without an engine.",
+        "Feedback: of load-aware groupings, a tuple, in the worker that has most; 10 us are 1% of a core at 1,000/s.",
         machine_line(result),
     ]

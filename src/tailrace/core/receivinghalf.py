@@ -62,6 +62,7 @@ class ReceivingHalves:
         early, self._early = self._early, []
         for happened, tell, what in early:
             self._tell(happened, tell, what, self._clock())
+        self._post()
 
     def _bind_halves(self) -> None:
         for edge in self._edges:
@@ -69,7 +70,7 @@ class ReceivingHalves:
             assert has_feedback(edge.grouping)
             half = edge.grouping.bind_receiver(self._task, downstream.tasks, upstream.tasks, self._rng)
             self._halves[edge.index] = half
-            self._post(edge.index, half)
+        self._post()
 
     # -- what happens
 
@@ -93,6 +94,11 @@ class ReceivingHalves:
             self._done.append((origin, value, None if said is None else said[position], DROPPED))
 
     @property
+    def hears_one(self) -> bool:
+        """Whether nothing that others have sent meanwhile can matter to what is said of a call that has ended."""
+        return len(self.senders) == 1
+
+    @property
     def pending(self) -> bool:
         """Whether there is something to tell."""
         return bool(self.arrivals or self._done)
@@ -109,6 +115,7 @@ class ReceivingHalves:
             self._queued -= 1
             if done[0] is not None:
                 self._tell(done[0][2], self._executed, (*done, self._queued), now_ns)
+        self._post()
         self._counters.feedback_ns += self._clock() - now_ns
 
     def _arrived(self, item: Any, now_ns: int) -> None:
@@ -132,14 +139,12 @@ class ReceivingHalves:
         half, said = self._halves[edge], bundle[7]
         for position in range(len(bundle[5])):
             half.received(sender, None if said is None else said[position], now_ns)
-        self._post(edge, half)
 
     def _executed(self, done: tuple[Origin, Any, Message | None, int, int], now_ns: int) -> None:
         (edge, sender, _), value, message, duration_ns, queued = done
         half = self._halves[edge]
         if duration_ns == DROPPED:
             half.dropped(sender, message, queued, now_ns)
-            self._post(edge, half)
             return
         try:
             half.executed(sender, value, message, duration_ns, queued, now_ns)
@@ -150,19 +155,17 @@ class ReceivingHalves:
                 f"grouping={self._plan.edges[edge].grouping.name} tuple={shorten(value)} "
                 f"cause={type(error).__name__}: {error}; does {downstream} change its input?"
             ) from error
-        self._post(edge, half)
 
     def _heard(self, note: Note, now_ns: int) -> None:
         edge, sender, _, message = note
-        half = self._halves[edge]
-        half.hear(sender, message, now_ns)
-        self._post(edge, half)
+        self._halves[edge].hear(sender, message, now_ns)
 
-    def _post(self, edge: int, half: Receiver) -> None:
-        outbox = half.outbox
-        if outbox:
-            first = self._plan.operators[self._plan.edges[edge].upstream].first_task
-            for sender, message in outbox:
-                self.notes.setdefault(first + sender, []).append((edge, self._task, self.version, message))
-            self._counters.feedback_messages += len(outbox)
-            outbox.clear()
+    def _post(self) -> None:
+        for edge, half in self._halves.items():
+            outbox = half.outbox
+            if outbox:
+                first = self._plan.operators[self._plan.edges[edge].upstream].first_task
+                for sender, message in outbox:
+                    self.notes.setdefault(first + sender, []).append((edge, self._task, self.version, message))
+                self._counters.feedback_messages += len(outbox)
+                outbox.clear()

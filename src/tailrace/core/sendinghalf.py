@@ -8,7 +8,7 @@ credits that were lost with a process or a link stay lost. What was said under a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -22,6 +22,9 @@ from tailrace.policy.grouping import ALL, HELD
 
 MAX_LINE = 256
 """Tuples in line on one edge, beyond which the task is held back: as many as may wait in a lane."""
+
+
+NOTHING: Mapping[int, Message] = {}
 
 
 class FeedbackOut(LaneOut):
@@ -123,12 +126,17 @@ class FeedbackOut(LaneOut):
         choices: Sequence[int],
     ) -> int:
         """Put each tuple where it was chosen to go: what goes to one task together, what is held by itself."""
-        attached = self._take_attached()
-        if len(choices) == 1 and choices[0] >= 0:
+        attached = self._take_attached() if self._half.attached else NOTHING
+        if len(choices) == 1 and choices[0] != ALL:
             ack = self._new_id(64)
-            said = [attached[0]] if attached else None
-            self._ways[choices[0]].bundles.append((emission, split, offset, ack, lineages, values, self._origin, said))
-            self._post()
+            if choices[0] == HELD:
+                self.line.append((emission, split, offset, ack, lineages, values))
+            else:
+                said = [attached[0]] if attached else None
+                lane = self._ways[choices[0]]
+                lane.bundles.append((emission, split, offset, ack, lineages, values, self._origin, said))
+            if self._half.outbox:
+                self._post()
             return ack
         return self._deal_out(emission, split, offset, values, lineages, choices, attached)
 
@@ -140,7 +148,7 @@ class FeedbackOut(LaneOut):
         values: list[Any],
         lineages: list[int] | None,
         choices: Sequence[int],
-        attached: dict[int, Message],
+        attached: Mapping[int, Message],
     ) -> int:
         dealt: dict[int, list[int]] = {}
         acks = 0
@@ -178,11 +186,13 @@ class FeedbackOut(LaneOut):
             return
         now_ns = self._clock()
         released = self._half.hear(task, message, now_ns)
-        assert len(released) <= len(self.line), f"more released than held: {len(released)} of {len(self.line)}"
-        attached = self._take_attached()
-        for position, choice in enumerate(released):
-            self._release(self.line.popleft(), choice, attached.get(position))
-        self._post()
+        if released:
+            assert len(released) <= len(self.line), f"more released than held: {len(released)} of {len(self.line)}"
+            attached = self._take_attached()
+            for position, choice in enumerate(released):
+                self._release(self.line.popleft(), choice, attached.get(position))
+        if self._half.outbox:
+            self._post()
         self._counters.feedback_ns += self._clock() - now_ns
 
     def _take_attached(self) -> dict[int, Message]:

@@ -50,6 +50,11 @@ class CostTable:
         doubt = self._doubt()
         return (samples * mean + doubt * self._mean) / (samples + doubt)
 
+    def prices(self, item: int) -> list[float]:
+        """Of each task."""
+        price = self.estimate(item) / self._average_slow
+        return [price * slow for slow in self._slow]
+
     def add(self, item: int, task: int, cost: float) -> None:
         """A tuple with ``item`` took ``task`` this long."""
         if self._samples:

@@ -87,6 +87,11 @@ def has_feedback(grouping: Grouping) -> TypeGuard[FeedbackGrouping]:
     return hasattr(grouping, "bind_receiver")
 
 
+def wants_answer(message: Message) -> bool:
+    """Must a sender that holds no tuples hear this at once, because a task waits for what it says?"""
+    return bool(getattr(message, "wants_answer", False))
+
+
 class Quiet:
     """The base of sending halves that hold nothing, attach nothing and take no notice of time."""
 

@@ -79,14 +79,10 @@ class _LeastWork(Quiet):
 
     def _choose(self, item: int) -> int:
         now_ns = self._now_ns
-        price = self._costs.estimate(item)
-        slowness = self._costs.slowness
-        best, best_ns = 0, -1.0
-        for task, line in enumerate(self._lines):
-            done_ns = line.left_ns(now_ns) + price * slowness(task)
-            if best_ns < 0 or done_ns < best_ns:
-                best, best_ns = task, done_ns
-        self._lines[best].add(max(UNKNOWN_NS, int(price * slowness(best))), now_ns)
+        prices = self._costs.prices(item)
+        ends_ns = [line.left_ns(now_ns) + price for line, price in zip(self._lines, prices, strict=True)]
+        best = ends_ns.index(min(ends_ns))
+        self._lines[best].add(max(UNKNOWN_NS, int(prices[best])), now_ns)
         return best
 
     def hear(self, task: int, message: Message, now_ns: int) -> Sequence[int]:

@@ -6,13 +6,15 @@ behave as one queue in front of all tasks, which is what exact knowledge of all 
 - A task that is idle while nobody waits leaves a *token* with every sender. A sender with a token sends at once; the
   task then takes its other tokens back. If two senders use tokens of one task at the same moment, one tuple queues.
 - A sender without tokens holds the tuple and, if it is the first in line, tells all tasks. Every tuple it sends carries
-  how many are in line behind it and how long the oldest has waited; with other senders about, it tells the tasks that
-  do not get the tuple as well, though not more than once in a millisecond.
+  how many are in line behind it and how long the oldest has waited; it tells the tasks that do not get the tuple as
+  well, though not more than once in a millisecond.
 - A task with room *grants* it to the sender whose oldest tuple has waited longest. A sender that has nothing in line by
-  then hands it back.
+  then keeps it as a token if the task is idle, and hands it back otherwise.
 - Room is one tuple, the one being run, and, while plenty wait, as many more as are executed in the time between a grant
   and its tuple. A tuple that waits at a busy task may miss another that gets free, and a task that waits for its grant
   to come back as a tuple is idle: the longer the trip beside an execution, the fewer are plenty.
+
+A sender that is alone knows all this without being told: see ``pull_alone``.
 """
 
 from __future__ import annotations
@@ -26,26 +28,28 @@ from typing import Any, NamedTuple
 from tailrace.clock import MILLISECOND_NS
 from tailrace.policy.feedback import Message
 from tailrace.policy.grouping import HELD
+from tailrace.policy.pull_alone import MAX_AHEAD, SMOOTHING, LoneReceiver, LoneSender, Ran
 
-MAX_AHEAD = 64
-"""Tuples that a task has asked for beyond the one it runs: a bundle's worth."""
-
-TRIPS = 32
+TRIPS = 80
 MAX_PLENTY = 2
-"""Plenty is, for each task, an execution over so many round trips, and at most 2 tuples. Found by simulation:
-with executions of 32 ms, fewer than 2 hurt the tail at trips of 0.2 ms, and more than 1/2 the mean at trips of 2 ms."""
+"""Plenty is, for each task, an execution over so many round trips, and at most 2 tuples. Found by simulation: with
+executions of 32 ms, fewer than 2 hurt the tail at trips of 0.2 ms, and more than 1/2 the mean at trips of 2 ms; with
+8 ms the mean is least at 1/2 for trips of 0.2 ms, and with 3 ms at none at all."""
 
 TELL_EVERY_NS = MILLISECOND_NS
 """How often a sender tells tasks of its line that do not hear of it otherwise: bounds what that costs."""
-
-SMOOTHING = 0.1  # of the round trip and the mean duration
 
 
 class Credit(NamedTuple):
     """From a task to a sender: send one tuple, now if granted, or when there is one if it is a token."""
 
     token: bool
-    shared: bool  # with other senders
+    ahead: bool = False  # of what the task still has to run
+
+    @property
+    def wants_answer(self) -> bool:
+        """Whoever has nothing to send must say so: others may have."""
+        return not self.token
 
 
 class Revoke(NamedTuple):
@@ -57,7 +61,7 @@ class InLine(NamedTuple):
 
     tuples: int
     oldest_ns: int  # how long it has waited
-    token: bool = False  # the tuple that carries this was sent by a token
+    token: bool = False  # the tuple that carries this was sent by a token; of a grant: it was kept as one
     returned: bool = False  # nothing was in line for a grant
 
 
@@ -68,6 +72,7 @@ class _PullChooser:
         self._tasks = tasks
         self._random = rng.random
         self._tokens: list[int] = []
+        self._alone: LoneSender | None = None  # once it is known that nobody else sends
         self._since: deque[int] = deque()  # when each held tuple was held
         self._now_ns = 0
         self._told_ns = 0  # when all tasks heard of the line
@@ -76,6 +81,8 @@ class _PullChooser:
         self._now_ns = now_ns
 
     def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
+        if self._alone is not None:
+            return [self._alone.choose(self._now_ns) for _ in values]
         return [self._choose(position) for position in range(len(values))]
 
     def _choose(self, position: int) -> int:
@@ -91,6 +98,8 @@ class _PullChooser:
 
     def hear(self, task: int, message: Message, now_ns: int) -> Sequence[int]:
         self._now_ns = now_ns
+        if isinstance(message, Ran):
+            return self._hear_alone(task, message)
         if isinstance(message, Revoke):
             if task in self._tokens:
                 self._tokens.remove(task)
@@ -99,14 +108,20 @@ class _PullChooser:
         if self._since:
             self._since.popleft()
             self.attached.append((0, self._in_line(message.token)))
-            if message.shared and now_ns - self._told_ns >= TELL_EVERY_NS:
+            if now_ns - self._told_ns >= TELL_EVERY_NS:
                 self._tell(task)
             return (task,)
-        if message.token:
+        if not message.ahead:
             self._tokens.append(task)
-        else:
-            self.outbox.append((task, InLine(0, 0, returned=True)))
+        if not message.token:
+            self.outbox.append((task, InLine(0, 0, token=not message.ahead, returned=True)))
         return ()
+
+    def _hear_alone(self, task: int, ran: Ran) -> Sequence[int]:
+        if self._alone is None:
+            self._alone = LoneSender(self._tasks)
+            self._alone.hold(len(self._since))
+        return self._alone.hear(task, ran, self._now_ns)
 
     def _tell(self, but: int | None) -> None:
         self._told_ns = self._now_ns
@@ -120,8 +135,7 @@ class _PullChooser:
 
 class _PullReceiver:
     def __init__(self, tasks: int, senders: int) -> None:
-        self._shared = senders > 1
-        self.outbox: list[tuple[int, Message]] = [(sender, Credit(True, self._shared)) for sender in range(senders)]
+        self.outbox: list[tuple[int, Message]] = [(sender, Credit(True)) for sender in range(senders)]
         self._tasks = tasks
         self._waiting = [0] * senders  # tuples in line at each sender, as far as known, less those granted since
         self._since_ns = [0] * senders  # the oldest of them
@@ -157,6 +171,7 @@ class _PullReceiver:
         if message.returned:
             self._granted[sender].popleft()
             self._taken -= 1
+            self._token_out[sender] = message.token
         self._note(sender, message, now_ns)
 
     def _note(self, sender: int, news: InLine, now_ns: int) -> None:
@@ -168,7 +183,7 @@ class _PullReceiver:
     def _measure_trip(self, trip_ns: int) -> None:
         """Only where nothing else is here: a task that is busy looks up when its call ends, not when a tuple comes."""
         if self._taken - 1 == sum(map(len, self._granted)):
-            self._round_trip_ns += (trip_ns - self._round_trip_ns) * SMOOTHING
+            self._round_trip_ns += (trip_ns - self._round_trip_ns) * (SMOOTHING if self._round_trip_ns else 1)
 
     def _revoke_tokens(self) -> None:
         for sender, out in enumerate(self._token_out):
@@ -181,15 +196,15 @@ class _PullReceiver:
             sender = min((since, sender) for sender, since in enumerate(self._since_ns) if self._waiting[sender])[1]
             self._waiting[sender] -= 1
             self._granted[sender].append(now_ns)
+            self.outbox.append((sender, Credit(False, ahead=self._taken > 0)))
             self._taken += 1
-            self.outbox.append((sender, Credit(False, self._shared)))
         if self._taken:
             self._revoke_tokens()
         else:
             for sender, out in enumerate(self._token_out):
                 if not out:
                     self._token_out[sender] = True
-                    self.outbox.append((sender, Credit(True, self._shared)))
+                    self.outbox.append((sender, Credit(True)))
 
     def _room(self) -> int:
         if not self._round_trip_ns:
@@ -215,8 +230,8 @@ class Pull:
     def bind(self, tasks: int, rng: Random) -> _PullChooser:
         return _PullChooser(tasks, rng)
 
-    def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> _PullReceiver:
-        return _PullReceiver(tasks, senders)
+    def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> _PullReceiver | LoneReceiver:
+        return _PullReceiver(tasks, senders) if senders > 1 else LoneReceiver()
 
 
 def pull() -> Pull:

@@ -17,7 +17,7 @@ from tailrace.policy.feedback import Message
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.pool import tuples_in
-from tailrace.runtime.wire import ACKS, BUNDLES, CANCELS, NOTES, encode, encode_folds, encode_numbers
+from tailrace.runtime.wire import ACKS, BUNDLES, CANCELS, NOTES, encode, encode_folds, encode_notes, encode_numbers
 
 if TYPE_CHECKING:
     from tailrace.runtime.runner import Runner
@@ -104,7 +104,7 @@ class Sender:
         for owner, fold in self._task.acks.items():
             if fold:
                 self._flush_acks(owner, fold)
-        if self._task.receiving is not None:
+        if self._task.receiving is not None and self._task.receiving.notes:
             self.flush_notes()
         if self._task.cancels or self._untold:
             self._flush_cancels()
@@ -239,7 +239,7 @@ class Sender:
             link = self._link("feedback", target)
             if link.ready:
                 began_ns = system_clock()
-                payload = encode(waiting.pop(target))
+                payload = encode_notes(waiting.pop(target))
                 counters = self._task.counters[0]
                 counters.feedback_bytes += len(payload)
                 counters.feedback_ns += system_clock() - began_ns

@@ -21,6 +21,7 @@ from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError, TaskError
 from tailrace.metrics.counters import TaskSnapshot
+from tailrace.policy.feedback import wants_answer
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.connectors.fingerprint import fingerprint
 from tailrace.runtime.current import running
@@ -49,6 +50,9 @@ QUEUE_BYTES = 2 << 20
 REPORT_NS = 25 * MILLISECOND_NS
 SNAPSHOT_NS = 200 * MILLISECOND_NS
 OVERDUE_NS = 1000 * MILLISECOND_NS
+
+UNCOUNTED_CALLS = 64
+"""Calls of a task with a runner of its own that are counted together: to count one costs as much as to run it."""
 
 LONG_CALL_NS = 1 * MILLISECOND_NS
 LONG_CALLS = 3
@@ -110,9 +114,9 @@ class TaskHost:
         self.post(lambda: self._handle(message))
 
     def take_notes(self, notes: list[Note]) -> None:
-        """A task beside this one reports. Whoever holds no tuples has no use for it before the next one."""
+        """A task beside this one reports. Whoever holds no tuples mostly has no use for it before the next one."""
         self._mail.append(partial(self.task.hear, notes))
-        if self.task.holds:
+        if self.task.holds or any(wants_answer(note[3]) for note in notes):
             self.wake()
 
     def wake(self) -> None:
@@ -230,8 +234,9 @@ class TaskHost:
                     self.pool.wake(self, 1)  # in its place
                 self._recurrent(now_ns)
                 return
-        if task.receiving is not None and task.receiving.pending:
-            task.receiving.look_up()
+        receiving = task.receiving
+        if receiving is not None and receiving.pending:
+            receiving.look_up()
             self._sender.flush_notes()  # now: the next call may be long
         ready_ns = task.ready_ns if isinstance(task, SourceTask) else None
         if task.runnable or (ready_ns is not None and ready_ns <= now_ns):
@@ -240,6 +245,9 @@ class TaskHost:
             self._run(task, ready_ns, now_ns)
             self.worked_ns += system_clock() - started_ns
             running.label = ""
+            if receiving is not None and receiving.hears_one and receiving.pending:
+                receiving.look_up()
+                self._sender.flush_notes()  # before all else: the sender may have waited for this
         if task.tap is not None and self.pool is not None:
             self.pool.tell(task.tap.told)
         self._flush()
@@ -251,7 +259,8 @@ class TaskHost:
             counters = task.wirings[0].counters
             calls, busy_ns = counters.received, counters.busy_ns
             task.run(SLICE_NS)
-            task.settle()
+            if self.shared or len(task.wirings[0].durations) >= UNCOUNTED_CALLS:
+                task.settle()
             if self.shared and self.kind is Kind.AUTO:
                 self._note_length(counters.received - calls, counters.busy_ns - busy_ns)
         if isinstance(task, SourceTask) and ready_ns is not None and ready_ns <= now_ns:
@@ -313,7 +322,7 @@ class TaskHost:
     def wake_ns(self, now_ns: int) -> int:
         """When this host wants to work next, if nothing happens before."""
         task = self.task
-        if self._mail:
+        if self._mail or (task.runnable and not self._blocked_since_ns):
             return now_ns
         wake_ns = min(now_ns + IDLE_NS, max(self._due.snapshot_ns, now_ns))
         for sink in task.sinks:
@@ -324,7 +333,7 @@ class TaskHost:
             wake_ns = min(wake_ns, self._source_wake_ns(task, now_ns))
         if self._blocked_since_ns or self._sender.waits_for_connection:
             return min(wake_ns, now_ns + 2 * MILLISECOND_NS)
-        if task.runnable or (task.receiving is not None and task.receiving.pending):
+        if task.receiving is not None and task.receiving.pending:
             return now_ns
         if isinstance(task, BatchTask) and task.deadline_ns:
             wake_ns = min(wake_ns, task.deadline_ns)

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import cloudpickle
 
 from tailrace.core.acks import Fold
-from tailrace.core.router import Bundle, Note
+from tailrace.core.router import NOTE, Bundle, Note
 from tailrace.errors import ProtocolError
+from tailrace.policy.feedback import Message
+from tailrace.policy.pull import Credit, Revoke
+from tailrace.policy.pull_alone import Ran
+from tailrace.policy.reports import Done
 
 BUNDLES = 1
 ACKS = 2
@@ -28,6 +32,10 @@ MAX_FRAME = 256 << 20
 """Bytes. A peer that announces more is broken or hostile; a tuple that needs more does not belong on a wire."""
 
 PICKLE_PROTOCOL = 5
+
+NUMBERED: tuple[Callable[..., Message], ...] = (Done, Ran, Credit, Revoke)
+NUMBERS = {kind: number for number, kind in enumerate(NUMBERED)}
+"""Messages that come with nearly every tuple are sent without the name of their class, which is most of the effort."""
 
 
 def check_size(payload: bytes) -> None:
@@ -102,12 +110,25 @@ def decode_bundles(payload: memoryview) -> list[Bundle]:
     return bundles
 
 
+def encode_notes(notes: Sequence[Note]) -> bytes:
+    return encode(
+        [
+            (edge, task, version, NUMBERS[type(message)], tuple(message)) if type(message) in NUMBERS else note
+            for note in notes
+            for edge, task, version, message in (note,)
+        ]
+    )
+
+
 def decode_notes(payload: memoryview) -> list[Note]:
     try:
-        notes: list[Note] = pickle.loads(payload)
+        return [note if len(note) == NOTE else _named(*note) for note in pickle.loads(payload)]
     except Exception as error:
         raise ProtocolError(f"notes cannot be decoded: {error}; are versions mixed?") from error
-    return notes
+
+
+def _named(edge: int, task: int, version: int, number: int, fields: tuple[Any, ...]) -> Note:
+    return edge, task, version, NUMBERED[number](*fields)
 
 
 def encode_numbers(numbers: Sequence[int]) -> bytes:

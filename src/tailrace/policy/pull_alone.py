@@ -1,0 +1,144 @@
+"""Pull where one task sends all: it sees every tuple go and hears of every call, so nobody needs to ask or to be asked.
+
+A task that is free gets the first in line. It is idle from the end of its call until the tuple has come, which is a
+round trip. So while several wait, a task that is busy gets one *ahead*: the one whose call has taken longest, for it is
+the likeliest to be free next, unless that is so long that it seems stuck. Where calls are shorter than trips, a task
+gets as many ahead as it runs in one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tailrace.clock import MILLISECOND_NS
+from tailrace.policy.feedback import Message, Silent
+from tailrace.policy.grouping import HELD
+
+MAX_AHEAD = 64
+"""Tuples that a task has beyond the one it runs: a bundle's worth."""
+
+SHORT = 32
+SEVERAL = 2
+"""Tuples in line of which one goes ahead; where calls are shorter than so many round trips, one is enough. Found by
+simulation: a tuple that waits for one task may miss another, and a trip is the less worth that the longer calls are."""
+
+STUCK = 2
+"""A call that has taken so many times the mean says no longer that it will end soon."""
+
+SAY_EVERY_NS = MILLISECOND_NS
+"""A task that has more to run says what it has run once in this time, which bounds what that costs."""
+
+MAX_RUN = 32
+"""Tuples that it has run and not told of: half of what may wait for it."""
+
+SMOOTHING = 0.1  # of the round trip and the mean duration
+
+
+class Ran(NamedTuple):
+    """From a task, since the last one."""
+
+    tuples: int
+    busy_ns: int
+
+
+class LoneReceiver(Silent):
+    """Law: the counts it tells add up to the tuples it was told of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outbox.append((0, Ran(0, 0)))  # by which the sender knows that it is alone
+        self._tuples = 0
+        self._busy_ns = 0
+        self._said_ns = 0
+
+    def executed(
+        self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
+    ) -> None:
+        self._busy_ns += duration_ns
+        self.dropped(sender, attached, queued, now_ns)
+
+    def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
+        self._tuples += 1
+        if not queued or self._tuples >= MAX_RUN or now_ns - self._said_ns >= SAY_EVERY_NS:
+            self.outbox.append((0, Ran(self._tuples, self._busy_ns)))
+            self._tuples = self._busy_ns = 0
+            self._said_ns = now_ns
+
+    def hear(self, sender: int, message: Message, now_ns: int) -> None:
+        """News of a line, from before the sender knew."""
+
+
+class LoneSender:
+    """Decides for tuples as they come, and for those in line when a task has told."""
+
+    def __init__(self, tasks: int) -> None:
+        self._idle = deque(range(tasks))
+        self._there = [0] * tasks  # tuples at each task, or on their way
+        self._since_ns = [0] * tasks  # when the first of them was sent, or became the first
+        self._line = 0
+        self._duration_ns = 0.0
+        self._round_trip_ns = 0.0
+
+    def choose(self, now_ns: int) -> int:
+        if self._idle and not self._line:
+            return self._give(self._idle.popleft(), now_ns)
+        self._line += 1
+        return HELD
+
+    def hold(self, tuples: int) -> None:
+        """So many came before anybody was known to be there."""
+        self._line += tuples
+
+    def hear(self, task: int, ran: Ran, now_ns: int) -> Sequence[int]:
+        """Where those go that are first in line."""
+        self._measure(task, ran, now_ns)
+        if ran.tuples:
+            self._there[task] -= ran.tuples
+            self._since_ns[task] = now_ns
+            if not self._there[task]:
+                self._idle.append(task)
+        released: list[int] = []
+        while self._line and self._idle:
+            released.append(self._take(self._idle.popleft(), now_ns))
+        while self._line >= self._plenty and (ahead := self._next_free(now_ns)) is not None:
+            released.append(self._take(ahead, now_ns))
+        return released
+
+    def _take(self, task: int, now_ns: int) -> int:
+        self._line -= 1
+        return self._give(task, now_ns)
+
+    def _give(self, task: int, now_ns: int) -> int:
+        if not self._there[task]:
+            self._since_ns[task] = now_ns
+        self._there[task] += 1
+        return task
+
+    @property
+    def _plenty(self) -> int:
+        return 1 if self._duration_ns < SHORT * self._round_trip_ns else SEVERAL
+
+    def _next_free(self, now_ns: int) -> int | None:
+        """The busy task with room that has the fewest tuples, and of those whose call has taken longest."""
+        duration_ns = self._duration_ns
+        if not duration_ns:
+            return None
+        most = 1 + min(MAX_AHEAD, 1 + int(self._round_trip_ns / duration_ns))
+        oldest_ns = now_ns - STUCK * duration_ns - self._round_trip_ns
+        found: tuple[int, int, int] | None = None
+        for task, there in enumerate(self._there):
+            since_ns = self._since_ns[task]
+            if 0 < there < most and since_ns > oldest_ns and (found is None or (there, since_ns, task) < found):
+                found = (there, since_ns, task)
+        return None if found is None else found[2]
+
+    def _measure(self, task: int, ran: Ran, now_ns: int) -> None:
+        if not ran.busy_ns:
+            return
+        weight = min(1.0, SMOOTHING * ran.tuples) if self._duration_ns else 1
+        self._duration_ns += (ran.busy_ns / ran.tuples - self._duration_ns) * weight
+        if ran.tuples == self._there[task] == 1:  # or it had come before the last call ended
+            trip_ns = max(0, now_ns - self._since_ns[task] - ran.busy_ns)
+            self._round_trip_ns += (trip_ns - self._round_trip_ns) * (SMOOTHING if self._round_trip_ns else 1)

@@ -1,0 +1,128 @@
+"""Pull by a sender that is alone: who gets what is in line, who gets one ahead, and who does not."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tailrace.bench.workloads import Draw, content
+from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
+from tailrace.core.router import Note
+from tailrace.policy import full_knowledge, pull
+from tailrace.policy.feedback import Message, wants_answer
+from tailrace.policy.grouping import HELD
+from tailrace.policy.osg import Reply
+from tailrace.policy.pull import Credit, InLine
+from tailrace.policy.pull_alone import MAX_AHEAD, MAX_RUN, LoneReceiver, LoneSender, Ran
+from tailrace.policy.reports import Done
+from tailrace.runtime.wire import decode_notes, encode_notes
+from tailrace.sim import simulate
+
+MS = MILLISECOND_NS
+TRIP_NS = 100 * MICROSECOND_NS
+
+
+def sender(tasks: int, duration_ns: int) -> LoneSender:
+    """That has seen a call and knows how long it took, trip aside."""
+    alone = LoneSender(tasks)
+    task = alone.choose(0)
+    assert alone.hear(task, Ran(1, duration_ns), duration_ns + TRIP_NS) == []
+    return alone
+
+
+def test_a_tuple_goes_to_whoever_is_idle_and_waits_if_nobody_is() -> None:
+    alone = LoneSender(3)
+    assert sorted(alone.choose(0) for _ in range(3)) == [0, 1, 2]
+    assert [alone.choose(0) for _ in range(2)] == [HELD, HELD]
+    assert alone.hear(1, Ran(1, 8 * MS), 8 * MS)[0] == 1
+
+
+def test_whoever_has_run_longest_gets_one_ahead_while_two_wait() -> None:
+    alone = sender(3, 8 * MS)
+    busy = [alone.choose(at * MS) for at in (10, 11, 12)]
+    assert [alone.choose(13 * MS) for _ in range(3)] == [HELD] * 3
+    assert alone.hear(busy[1], Ran(1, 3 * MS), 14 * MS) == [busy[1], busy[0]]  # and one stays in line
+    assert alone.hear(busy[1], Ran(1, 1 * MS), 15 * MS) == [busy[1]]
+
+
+def test_one_that_waits_alone_stays_in_line_unless_calls_are_short() -> None:
+    for duration_ns, released in ((8 * MS, 1), (2 * MS, 2)):
+        alone = sender(2, duration_ns)
+        busy = [alone.choose(10 * MS) for _ in range(2)]
+        assert [alone.choose(10 * MS) for _ in range(2)] == [HELD] * 2
+        assert len(alone.hear(busy[0], Ran(1, duration_ns), 11 * MS)) == released
+
+
+def test_nothing_goes_behind_a_call_that_seems_stuck() -> None:
+    alone = sender(2, 8 * MS)
+    stuck, other = alone.choose(10 * MS), alone.choose(10 * MS)
+    for at in (20, 30, 40):
+        assert [alone.choose(at * MS) for _ in range(3)] == [HELD] * 3
+        released = alone.hear(other, Ran(1, 8 * MS), at * MS)
+        assert (stuck in released) == (at == 20)
+
+
+def test_many_go_ahead_where_calls_are_shorter_than_trips() -> None:
+    for duration_ns, most in ((TRIP_NS // 10, 12), (100, 2 + MAX_AHEAD)):
+        alone = sender(1, duration_ns)
+        alone.choose(MS)
+        for _ in range(200):
+            assert alone.choose(MS) == HELD
+        assert len(alone.hear(0, Ran(1, duration_ns), MS + duration_ns + TRIP_NS)) in (most - 1, most)
+
+
+def test_a_task_tells_of_all_it_was_told_of_and_not_too_often() -> None:
+    task = LoneReceiver()
+    assert task.outbox.pop() == (0, Ran(0, 0))
+    for number in range(1000):
+        task.executed(0, number, None, 1000, 1, MS + number * 1000)  # a millisecond in all, and never idle
+    task.dropped(0, None, 0, 2 * MS)
+    assert len(task.outbox) <= 3 + 1000 // MAX_RUN
+    assert (sum(ran.tuples for _, ran in task.outbox), sum(ran.busy_ns for _, ran in task.outbox)) == (
+        1001,
+        1000 * 1000,
+    )
+
+
+def test_what_came_before_the_sender_knew_it_is_alone_is_not_forgotten() -> None:
+    half = pull().bind(2, Random(1))
+    half.tick(0)
+    assert half.choose_many(["a", "b", "c"]) == [HELD] * 3
+    assert half.hear(0, Ran(0, 0), 5) == [0, 1]
+    assert half.hear(1, Ran(0, 0), 5) == []
+    assert half.hear(1, Ran(1, 8 * MS), 9 * MS) == [1]
+
+
+def test_a_lone_sender_comes_near_to_full_knowledge() -> None:
+    """0.93 in the simulator; by credits alone it was 0.80."""
+    workload = content(Draw(tuples=4_000))
+    model = workload.model(TRIP_NS)
+    assert simulate(model, full_knowledge(), seed=1).mean_ns / simulate(model, pull(), seed=1).mean_ns > 0.88
+
+
+def test_only_a_grant_must_be_answered_by_a_sender_with_nothing_in_line() -> None:
+    assert [wants_answer(said) for said in (Credit(False), Credit(True), Ran(1, 1), Done(1, (), 0))] == [
+        True,
+        *[False] * 3,
+    ]
+    half = pull().bind(2, Random(1))
+    assert half.hear(0, Credit(False), 5) == () and half.outbox == [(0, InLine(0, 0, token=True, returned=True))]
+    half.tick(6)
+    assert half.choose_many(["a"]) == [0]  # by what was kept
+    assert half.hear(1, Credit(False, ahead=True), 7) == ()
+    assert half.outbox.pop() == (1, InLine(0, 0, returned=True)) and half.choose_many(["b"]) == [HELD]
+
+
+class Own(tuple[int, ...]):
+    """A message of a grouping that the engine has not heard of."""
+
+
+@pytest.mark.parametrize(
+    "message", [Done(1, (2, 3), 0), Ran(1, 5), Credit(True), InLine(1, 2), Reply(1, 2.0), Own((7,))]
+)
+def test_notes_come_out_as_they_went_in(message: Message) -> None:
+    notes: list[Note] = [(3, 1, 7, message), (3, 2, 7, Ran(0, 0))]
+    found = decode_notes(memoryview(encode_notes(notes)))
+    assert found == notes
+    assert [type(note[3]) for note in found] == [type(message), Ran]
