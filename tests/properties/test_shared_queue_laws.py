@@ -58,7 +58,7 @@ class Drawing:
     def __init__(self, kind: Any, grouping: Grouping) -> None:
         topology = Topology("t")
         kind(topology.source("s", SimSource("s", 5), tasks=1), grouping).sink("out", SimSink(), tasks=1)
-        plan = make_plan(topology, 1, shared_queues=True)
+        plan = make_plan(topology, 1, shared_queues="worker")
         around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1))
         body = plan.operators[1].operator.body
         self.tasks: list[Task] = [

@@ -37,7 +37,7 @@ class Run:
     def __init__(self, topology: Topology, options: RunOptions, host: Host, place: Place) -> None:
         self.name = topology.name
         self.runId = str(uuid.uuid4())
-        shared_queues = options.tail.shared_queues is not None
+        shared_queues = options.tail.shared_queues
         plan = make_plan(topology, options.workers, name_all=options.record is not None, shared_queues=shared_queues)
         if options.record is not None:
             folder = Path(options.record).absolute()  # workers may be in other folders
@@ -46,7 +46,7 @@ class Run:
         checkpoint = Checkpoint(options.checkpoint, plan)
         self.id = checkpoint.job_id
         _say_what_is_not_promised(plan)
-        if shared_queues:
+        if shared_queues is not None:
             _say_what_is_not_shared(plan)
         _say_what_is_not_replayed(plan, options.tail)
         try:

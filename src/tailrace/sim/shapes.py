@@ -15,6 +15,7 @@ from typing import Any
 from tailrace.connector import Reader, Record, SinkContext, SplitStart, Writer
 from tailrace.core.plan import Plan, make_plan
 from tailrace.policy import broadcast, fields, least_work, local, osg, partial_key, pull, shuffle
+from tailrace.policy.tail import WORKER
 from tailrace.topology import Port, Role, Topology, union
 
 Row = tuple[Any, ...]
@@ -196,8 +197,8 @@ SHAPES: tuple[Callable[[Topology, int], None], ...] = (
     _drawn_by_load,
 )
 
-SHARED = {_drawn, _drawn_by_load}
-"""Those whose tasks draw from shared queues where they may."""
+SHARED: dict[Callable[[Topology, int], None], str] = {_drawn: WORKER, _drawn_by_load: WORKER}
+"""Those whose tasks draw from shared queues where they may, and with whom."""
 
 
 Rows = Mapping[str, Counter[Row]]
@@ -218,7 +219,7 @@ def case_of(shape: int, workers: int, roots: int) -> Case:
     topology = Topology(SHAPES[shape].__name__.strip("_"))
     SHAPES[shape](topology, roots)
     topology.validate()
-    plan = make_plan(topology, workers, shared_queues=SHAPES[shape] in SHARED)
+    plan = make_plan(topology, workers, shared_queues=SHARED.get(SHAPES[shape]))
     rows = _expected_rows(plan)
     return Case(plan, rows, _rows_by_root(plan, rows))
 
