@@ -84,10 +84,11 @@ class NodeQueues:
         with self._lock:
             self._circles.pop(index, None)
             queue = self._queues.pop(index, None)
-            self._missing.pop(index, None)
+            made = self._missing.pop(index, None) is not None
             self._list()
         if queue is not None:
-            _withdraw(queue.part)
+            if made:
+                queue.part.withdraw()
             if queue.pool is not None:
                 queue.pool.draw_from(None)
             queue.close()
@@ -113,7 +114,6 @@ class NodeQueues:
         except SegmentError as error:
             self._near.no_queue(str(error))
             return
-        OFFERED.add(part)
         with self._lock:
             self._missing[operator.index] = {worker for worker, _ in circle.members} - {self._near.worker}
         self._join(operator, circle, part)
@@ -140,7 +140,7 @@ class NodeQueues:
             if queue is not None and missing is not None:
                 missing.discard(hello["worker"])
                 if not missing:
-                    _withdraw(queue.part)
+                    queue.part.withdraw()
 
     # -- asking
 
@@ -173,7 +173,8 @@ class NodeQueues:
         try:
             queue = NodeQueue(part, circle, batch)
         except RingError as error:  # more workers than a ring has places for
-            _withdraw(part)
+            if circle.maker == self._near.worker:
+                part.withdraw()
             part.close()
             self._near.no_queue(str(error))
             return
@@ -189,20 +190,3 @@ class NodeQueues:
                 self._list()
         if over:
             queue.close()
-
-
-OFFERED: set[RingPart] = set()
-"""Whose names are in the file system."""
-
-
-def _withdraw(part: RingPart) -> None:
-    """If it is ours, and still has a name."""
-    if part in OFFERED:
-        part.withdraw()
-        OFFERED.discard(part)
-
-
-def withdraw_all() -> None:
-    """This process is about to end."""
-    for part in tuple(OFFERED):
-        part.withdraw()

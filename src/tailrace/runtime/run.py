@@ -181,6 +181,12 @@ def _say_what_is_not_promised(plan: Plan) -> None:
 def _say_what_is_not_shared(plan: Plan) -> None:
     if not any(map(plan.shares, range(len(plan.home)))):
         logger.warning("no worker has two tasks that could draw from one queue: shared_queues='worker' does nothing")
+    for operator in plan.operators:
+        if operator.shared and not operator.by_machine and any(other.by_machine for other in plan.operators):
+            logger.warning(
+                "tasks of operator %s draw from one queue in each worker, not on each node: it is reached by load",
+                operator.name,
+            )
 
 
 def _say_what_is_not_replayed(plan: Plan, tail: Tail) -> None:

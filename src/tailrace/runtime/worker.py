@@ -32,7 +32,7 @@ from tailrace.core.task import Task
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced, ProtocolError, SegmentError, TailraceError, TaskError
 from tailrace.policy.tail import NODE
-from tailrace.ring.segment import sweep
+from tailrace.ring.segment import sweep, sweep_own
 from tailrace.runtime.asyncrunner import AsyncRunner
 from tailrace.runtime.auth import accept, answer, close_listener, dial, dial_and_hear
 from tailrace.runtime.cancelling import Cancelling
@@ -42,7 +42,7 @@ from tailrace.runtime.links import OutLink
 from tailrace.runtime.logs import LogBuffer, captured
 from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.nodequeues import KIND as QUEUE
-from tailrace.runtime.nodequeues import NodeQueues, withdraw_all
+from tailrace.runtime.nodequeues import NodeQueues
 from tailrace.runtime.opening import Opener
 from tailrace.runtime.options import RunOptions
 from tailrace.runtime.pool import Pool
@@ -440,7 +440,7 @@ class WorkerProcess:
         """A runner cannot go on: someone has replaced us, or a user function raised, or there is a bug."""
         if isinstance(error, Fenced):
             sys.stderr.write(f"tailrace: worker {self.worker} leaves: {error}\n")
-            withdraw_all()
+            sweep_own()
             os._exit(EXIT_FENCED)
         if self._failed:
             return
@@ -501,7 +501,7 @@ def _rank(kind: Kind) -> int:
 
 
 def orphaned() -> None:
-    withdraw_all()
+    sweep_own()
     os._exit(EXIT_ORPHANED)
 
 
