@@ -18,7 +18,7 @@ from tailrace.core.ledger import LedgerLimits
 from tailrace.core.messages import Position
 from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import make_plan
-from tailrace.core.sharedqueue import PORTION_NS, SharedQueue, divided
+from tailrace.core.sharedqueue import PORTION_NS, SharedQueue, divided, portions
 from tailrace.core.task import Task
 from tailrace.policy import Grouping, least_work, shuffle
 from tailrace.sim.shapes import SimSink, SimSource
@@ -58,7 +58,7 @@ class Drawing:
     def __init__(self, kind: Any, grouping: Grouping) -> None:
         topology = Topology("t")
         kind(topology.source("s", SimSource("s", 5), tasks=1), grouping).sink("out", SimSink(), tasks=1)
-        plan = make_plan(topology, 1, shared_queues=True)
+        plan = make_plan(topology, 1, shared_queues="worker")
         around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1))
         body = plan.operators[1].operator.body
         self.tasks: list[Task] = [
@@ -206,3 +206,19 @@ def test_threads_draw_each_tuple_once() -> None:
     for part in parts:
         ids[part[0]] = ids.get(part[0], 0) ^ part[3]
     assert ids == {bundle[0]: bundle[3] for bundle in bundles}
+
+
+@given(sizes=st.lists(st.integers(1, 9), max_size=8), most=st.integers(1, 12), seed=st.integers(0, 99))
+def test_portions_hold_each_tuple_once_and_no_more_than_asked_for(sizes: list[int], most: int, seed: int) -> None:
+    rng = Random(seed)
+    values = iter(range(sum(sizes)))
+    bundles = [
+        (number, 0, 0, rng.getrandbits(64), None, [next(values) for _ in range(size)])
+        for number, size in enumerate(sizes)
+    ]
+    found = portions(bundles, most, rng.getrandbits)
+    assert [value for part in found for bundle in part for value in bundle[5]] == list(range(sum(sizes)))
+    counts = [sum(len(bundle[5]) for bundle in part) for part in found]
+    assert all(count == most for count in counts[:-1]) and all(0 < count <= most for count in counts[-1:])
+    for emission, _, _, ack, _, _ in bundles:
+        assert reduce(xor, (bundle[3] for part in found for bundle in part if bundle[0] == emission)) == ack

@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any
 from unittest.mock import patch
 
+from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import CommittingWriter, Entry
 from tailrace.core import assembly, plan, router, sendinghalf, sharedqueue, stage
 from tailrace.core.acks import HEDGE
@@ -23,7 +24,7 @@ from tailrace.core.coordinator import Coordinator, Phase, WorkerState
 from tailrace.core.hedging import Hedging
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.membership import ACCEPT, REFUSE, LinkSequence, Membership
-from tailrace.core.messages import Command, Drain, FromWorker, Persist, Prefixes, Recover, Send, ToWorker
+from tailrace.core.messages import Command, Drain, FromWorker, Members, Persist, Prefixes, Recover, Send, ToWorker
 from tailrace.core.plan import OperatorPlan, SplitPlan
 from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import LaneOut
@@ -33,6 +34,7 @@ from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.sim import shapes
 from tailrace.sim.faults import SimulationFailure, run_seed
+from tailrace.sim.process import SimWorker
 from tailrace.sim.store import Store, StoreWriter
 
 Patch = AbstractContextManager[Any]
@@ -492,6 +494,19 @@ def parts_keep_the_id() -> Patch:
     return patch.object(sharedqueue, "divided", divided)
 
 
+def circle_left_late() -> Patch:
+    """A worker that acts on a membership puts tuples into the node's queue of the one before, for a while."""
+    original = SimWorker.gather
+
+    def gather(self: SimWorker, news: Members) -> None:
+        before = self.node_queues
+        original(self, news)
+        now, self.node_queues = self.node_queues, before or self.node_queues
+        self.cluster.engine.after(300 * MILLISECOND_NS, lambda: setattr(self, "node_queues", now))
+
+    return patch.object(SimWorker, "gather", gather)
+
+
 # -- the table
 
 AHEAD = "is ahead of"
@@ -594,6 +609,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("recovery forgets hedges", hedges_survive_recovery, "though recovery has emitted it since"),
     Mutation("what is thrown away is not acknowledged", thrown_away_is_acknowledged, AHEAD),
     Mutation("parts of a bundle make up its ack id", parts_keep_the_id, f"{STUCK}|was in vain"),
+    Mutation("a node's queue is left with its epochs", circle_left_late, f"{STUCK}|was in vain"),
 )
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from sparkkit import Sessions, command_of, executor_of, running_on, seconds_until_gone, standalone_cluster
 
 import tailrace as tr
+from tailrace.ring.segment import FOLDER
 from tailrace.spark.doctor import examine
 from tailrace.testing.processes import is_alive, processes_with, wait_until
 
@@ -64,6 +65,20 @@ def test_three_executors(rows: int, tail: tr.Tail, sessions: Sessions, tmp_path:
     assert progress["recoveries"] >= 4
     assert tail.replay is None or progress["replay"]["hedges"] > 0
     assert sorted(read_parquet(tmp_path)) == list(range(rows))
+
+
+@pytest.mark.slow
+def test_three_executors_of_one_machine_draw_from_one_queue(sessions: Sessions, tmp_path: Path) -> None:
+    spark = sessions.get("local-cluster[3,1,1024]")
+    rows = 60_000
+    with running_on(spark, million(tmp_path, rows), workers=3, tail=tr.Tail(shared_queues="node")) as run:
+        wait_until(lambda: durable(run) >= rows // 5, 60, "the first rows")
+        dealt = next(one for one in run._server.progress()["operators"] if one["name"] == "dealt")
+        assert [queue["workers"] for queue in dealt["sharedQueues"]] == [[0, 1, 2]]
+        hurt(run, 0, EXECUTOR)
+        finish(run, 100)
+    assert sorted(read_parquet(tmp_path)) == list(range(rows))
+    assert not list(FOLDER.glob(f"tailrace-{run.id}-*"))
 
 
 @pytest.fixture

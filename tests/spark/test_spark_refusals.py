@@ -142,7 +142,8 @@ def test_options_from_the_configuration() -> None:
     assert options_in(conf) == expected
     assert options_in({"spark.tailrace.max_pending": "10"}) == {"max_pending": 10}
     assert options_in({"spark.tailrace.replay": "fixed_timeout=20"}) == {"tail": tr.Tail(replay=tr.fixed_timeout(20))}
-    assert options_in({"spark.tailrace.sharedQueues": "worker"}) == {"tail": tr.Tail(shared_queues="worker")}
+    for scope in ("worker", "node"):
+        assert options_in({"spark.tailrace.sharedQueues": scope}) == {"tail": tr.Tail(shared_queues=scope)}
     with pytest.raises(tr.OptionError, match="unknown replay rule: replay=soon: did you mean one of adaptive_timeout"):
         options_in({"spark.tailrace.replay": "soon"})
     with pytest.raises(tr.OptionError) as caught:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from math import factorial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,12 @@ def test_the_keys_are_flat_and_complete() -> None:
     keys += [f"balance_{policy}_p99_cut" for policy in BALANCERS] + ["balance_p99_cut", "balance_fast_p99_cut"]
     keys += [f"replay_{load}_{tail}_p999_ms" for load in ("low", "high", "chain") for tail in ("plain", "hedged")]
     keys += ["replay_p999_cut", "replay_extra_work", "replay_high_load_loss", "replay_chain_p999_cut"]
-    keys += [f"shared_queue_{place}{stem}_cut" for place in ("", "sim_") for stem in ("delay", "p99", "p999")]
+    keys += [
+        f"shared_queue_{of}{place}{stem}_cut"
+        for of in ("", "node_")
+        for place in ("", "sim_")
+        for stem in ("delay", "p99", "p999")
+    ]
     for key in keys:
         assert len(result[f"{key}_spread"]) == 2, key
         assert isinstance(result[key], float), key
@@ -173,12 +179,19 @@ def test_queues_are_compared_by_delay_and_with_what_theory_says() -> None:
     assert result["shared_queue_delay_cut_spread"] == pytest.approx([0.5, 0.5], abs=0.01)
     assert result["shared_queue_sim_delay_cut"] > 0.4
     lines = render_table(rows, result).splitlines()
-    shown = {line.split()[0]: line.split()[-1] for line in lines[1:3]}
-    mean_ms, a = 16 * 0.25, 4 * 0.78
-    top = a**4 / 24 / 0.22
-    four = top / (1 + a + a**2 / 2 + a**3 / 6 + top) / (4 - a)
-    assert shown == {"own": f"{0.78 / 0.22 * mean_ms:.1f}", "worker": f"{four * mean_ms:.1f}"}
-    assert lines[3].startswith("lower by: delay 50%, p99 ")
+    assert result["shared_queue_node_sim_delay_cut"] > result["shared_queue_sim_delay_cut"]
+    shown = {line.split()[0]: line.split()[-1] for line in lines[1:4]}
+    waits = [_erlang(servers) * 16 * 0.25 for servers in (1, 4, 8)]
+    assert shown == {name: f"{wait:.1f}" for name, wait in zip(("own", "worker", "node"), waits, strict=True)}
+    assert lines[4].startswith("lower by worker: delay 50%, p99 ")
+    assert lines[5].startswith("lower by node: delay 50%, p99 ")
+
+
+def _erlang(servers: int) -> float:
+    """Erlang's C at 78% load, in mean calls."""
+    a = servers * 0.78
+    top = a**servers / factorial(servers) / 0.22
+    return top / (sum(a**n / factorial(n) for n in range(servers)) + top) / (servers - a)
 
 
 def test_peers_are_shown_where_units_are_theirs() -> None:

@@ -48,7 +48,7 @@ MAY: dict[str, Declare] = {
 
 @pytest.mark.parametrize("name", MAY)
 def test_tasks_share_where_any_may_run_any_tuple(name: str) -> None:
-    plan = make_plan(declared(MAY[name]), 2, shared_queues=True)
+    plan = make_plan(declared(MAY[name]), 2, shared_queues="worker")
     assert [operator.name for operator in plan.operators if operator.shared] == ["work"]
     first = plan.operators[1].first_task
     assert all(plan.shares(first + task) for task in range(4))
@@ -87,7 +87,7 @@ MAY_NOT: dict[str, tuple[Declare, str]] = {
 def test_a_run_in_which_nobody_may_share_is_refused_with_the_reasons(name: str) -> None:
     declare, why = MAY_NOT[name]
     with pytest.raises(OptionError) as refusal:
-        make_plan(declared(declare), 2, shared_queues=True)
+        make_plan(declared(declare), 2, shared_queues="worker")
     text = str(refusal.value)
     assert text.startswith("no operator's tasks may draw from one queue: shared_queues='worker': work: ")
     assert why in text and "out: it has one task" in text
@@ -97,7 +97,7 @@ def test_a_run_in_which_nobody_may_share_is_refused_with_the_reasons(name: str) 
 @pytest.mark.parametrize("name", MAY_NOT)
 def test_operators_that_may_not_keep_their_queues_beside_one_that_may(name: str) -> None:
     topology = declared(lambda stream: MAY_NOT[name][0](stream).map("free", nothing, tasks=3))
-    plan = make_plan(topology, 2, shared_queues=True)
+    plan = make_plan(topology, 2, shared_queues="worker")
     assert [operator.name for operator in plan.operators if operator.shared] == ["free"]
 
 
@@ -106,12 +106,12 @@ def test_a_committing_sink_keeps_its_queues() -> None:
     stream = topology.source("s", SimSource("s", 5)).map("work", nothing, tasks=4)
     stream.sink("out", SimSink(), tasks=2)
     stream.sink("loose", SimSink(committing=False), tasks=2)
-    shared = [operator.name for operator in make_plan(topology, 1, shared_queues=True).operators if operator.shared]
+    shared = [operator.name for operator in make_plan(topology, 1, shared_queues="worker").operators if operator.shared]
     assert shared == ["work", "loose"]
 
 
 def test_a_task_alone_in_its_worker_shares_with_nobody() -> None:
-    plan = make_plan(declared(lambda stream: stream.map("work", nothing, tasks=3)), 2, shared_queues=True)
+    plan = make_plan(declared(lambda stream: stream.map("work", nothing, tasks=3)), 2, shared_queues="worker")
     homes = [plan.home[2 + task] for task in range(3)]
     assert [plan.shares(2 + task) for task in range(3)] == [homes.count(home) > 1 for home in homes]
     assert sorted(map(homes.count, homes)) == [1, 2, 2]

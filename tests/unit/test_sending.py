@@ -43,6 +43,9 @@ class Elsewhere:
     def home_of(self, task: int) -> int:
         return 1
 
+    def queue_for(self, task: int) -> None:
+        return None
+
     def member(self, worker: int) -> Member | None:
         return Member(1, ("nowhere", 0)) if self.there else None
 

@@ -29,8 +29,8 @@ LIMITS = CoordinatorLimits(10**9, 10**10, 10**8, 10**8, 10**9, 3)
         (lambda: RunOptions.of({"tail": 5}), "not a tail: tail=5: did you mean Tail(replay=…)?"),
         (lambda: tr.Tail().changed({"reply": None}), "unknown technique: reply; known=replay, shared_queues"),
         (
-            lambda: tr.Tail(shared_queues="node"),
-            "not a way to share queues: shared_queues='node': did you mean 'worker'?",
+            lambda: tr.Tail(shared_queues="cluster"),
+            "not a way to share queues: shared_queues='cluster': did you mean 'worker' or 'node'?",
         ),
     ],
 )

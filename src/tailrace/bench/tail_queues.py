@@ -1,4 +1,4 @@
-"""The row about shared queues: Du's setting, each task with a queue of its own, and one for the tasks of each worker.
+"""The row about shared queues: Du's setting, a queue for each task, for those of each worker, or for all of a node.
 
 Delay is what a tuple takes besides its execution: waiting, and the way. Erlang's formula knows no way, and takes
 arrivals at each queue for random, while shuffle deals tuples out in turn, which makes queues shorter.
@@ -24,8 +24,12 @@ from tailrace.sim.erlang import mean_wait
 NAME = "shared_queue"
 A_WORKER = 4  # tasks
 DRAW = Draw(load=0.78, tasks=A_WORKER * WORKERS, poisson=True)
-OWN, SHARED = "own", "worker"
-QUEUES = {OWN: (Tail(), Scope.OWN, 1), SHARED: (Tail(shared_queues="worker"), Scope.WORKER, A_WORKER)}
+OWN, SHARED, NODE = "own", "worker", "node"
+QUEUES = {
+    OWN: (Tail(), Scope.OWN, 1),
+    SHARED: (Tail(shared_queues=SHARED), Scope.WORKER, A_WORKER),
+    NODE: (Tail(shared_queues=NODE), Scope.NODE, A_WORKER * WORKERS),
+}
 """Which techniques are on, and which tasks, and how many, draw from one queue."""
 
 
@@ -73,8 +77,9 @@ def conclude(samples: Samples) -> Samples:
     found: Samples = {}
     for place, infix in (("", "_"), ("sim_", SIMULATED)):
         for stem in ("delay", "p99", "p999"):
-            above, below = (f"{NAME}{infix}{queues}_{stem}_ms" for queues in (SHARED, OWN))
-            found[f"{NAME}_{place}{stem}_cut"] = [1 - ratio for ratio in ratios(samples, above, below)]
+            own, *shared = (f"{NAME}{infix}{queues}_{stem}_ms" for queues in QUEUES)
+            for key, above in zip(CUT_BY, shared, strict=True):
+                found[f"{key}_{place}{stem}_cut"] = [1 - ratio for ratio in ratios(samples, above, own)]
     return found
 
 
@@ -85,7 +90,7 @@ def erlang_ms(servers: int, unit_ms: float) -> float:
 
 
 def table(result: Result) -> list[str]:
-    title = f"a queue for {A_WORKER} tasks, {DRAW.load:.0%} load, ms"
+    title = f"{A_WORKER} tasks a worker, {DRAW.load:.0%} load, ms"
     names = (title, *(cell for stem in STEMS.values() for cell in (stem, "")))
     rows: list[Sequence[str]] = [(*names, "delay", "", "simulated", "Erlang C")]
     for queues, (_, _, servers) in QUEUES.items():
@@ -93,9 +98,16 @@ def table(result: Result) -> list[str]:
         cells = [cell for key in keys for cell in (f"{result[key]:,.1f}", range_of(result, key, "{:,.1f}"))]
         simulated = f"{result[f'{NAME}{SIMULATED}{queues}_delay_ms']:,.1f}"
         rows.append((queues, *cells, simulated, f"{erlang_ms(servers, result['unit_ms']):,.1f}"))
-    cuts = ", ".join(f"{stem} {result[f'{NAME}_{key}_cut']:.0%}" for stem, key in CUTS.items())
-    return [*aligned(rows), f"lower by: {cuts}; delay in the simulator {result[f'{NAME}_sim_delay_cut']:.0%}"]
+    return [*aligned(rows), *(_in_words(key, queues, result) for key, queues in CUT_BY.items())]
+
+
+def _in_words(key: str, queues: str, result: Result) -> str:
+    cuts = ", ".join(f"{stem} {result[f'{key}_{name}_cut']:.0%}" for stem, name in CUTS.items())
+    return f"lower by {queues}: {cuts}; delay in the simulator {result[f'{key}_sim_delay_cut']:.0%}"
 
 
 CUTS = {"delay": "delay", "p99": "p99", "p99.9": "p999"}
+CUT_BY = {NAME: SHARED, f"{NAME}_node": NODE}
+"""What the keys of the figures begin with that compare each kind of shared queue with queues of their own."""
+
 SHARED_QUEUE = Row(NAME, contests, conclude, table)

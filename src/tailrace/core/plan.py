@@ -30,6 +30,7 @@ class OperatorPlan:
     tasks: int
     first_task: int  # the number of its task 0
     shared: bool = False  # its tasks in one worker draw from one queue
+    by_machine: bool = False  # and those of all workers of a machine from one behind it
 
     @property
     def name(self) -> str:
@@ -116,25 +117,28 @@ class Plan:
             yield leader, tuple(tasks)
 
     def shares(self, task: int) -> bool:
-        """Whether a task draws from one queue with others of its worker."""
+        """Whether a task draws from one queue with others of its worker, or may with those of its machine."""
         operator = self.operators[self.operator_of[task]]
-        first = operator.first_task
-        return operator.shared and self.home[first : first + operator.tasks].count(self.home[task]) > 1
+        return operator.by_machine or (operator.shared and self.homes(operator).count(self.home[task]) > 1)
+
+    def homes(self, operator: OperatorPlan) -> tuple[int, ...]:
+        """The worker of each task of an operator."""
+        return self.home[operator.first_task : operator.first_task + operator.tasks]
 
     def splits_of(self, task: int) -> tuple[SplitPlan, ...]:
         return tuple(split for split in self.splits if split.owner == task)
 
 
-def make_plan(topology: Topology, workers: int, *, name_all: bool = False, shared_queues: bool = False) -> Plan:
+def make_plan(topology: Topology, workers: int, *, name_all: bool = False, shared_queues: str | None = None) -> Plan:
     """Settle task counts, fusion, splits and homes. The topology has been validated.
 
     ``name_all``: tuples carry their lineages on every edge, for whoever records them. ``shared_queues``: tasks of an
-    operator in one worker draw from one queue, wherever they may.
+    operator in one worker, or on one node, draw from one queue, wherever they may.
     """
     operators = _plan_operators(topology, workers)
     edges = _plan_edges(topology, operators, name_all)
-    if shared_queues:
-        operators = share_queues(operators, edges)
+    if shared_queues is not None:
+        operators = share_queues(operators, edges, shared_queues)
     leaders, units = _plan_units(operators, edges)
     return Plan(
         name=topology.name,

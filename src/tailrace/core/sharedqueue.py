@@ -7,15 +7,19 @@ A bundle of many tuples that one task took whole would wait behind itself while 
 portion, as much as takes about ``PORTION_NS``, and what is left of the bundle stays in front. The portion gets a
 random ack id, and the rest keeps the bundle's own, exclusive-or that one: whoever runs which part, the ids of all
 parts together are what the ledger waits for.
+
+Behind it there may be a queue of the whole machine, which the tasks of other workers draw from too. What lies there
+is drawn when nothing is left here, a record at a time: what is taken early would wait behind a task again, and die
+with its worker.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tailrace.clock import MICROSECOND_NS, Clock
 
@@ -31,6 +35,18 @@ Entry = tuple["Task", int, Any]
 """(the task it was meant for, when it came, bundle)"""
 
 
+class Supply(Protocol):
+    """A queue that others draw from too, and where one cannot look without taking."""
+
+    def __bool__(self) -> bool:
+        """Whether it is worth asking: False if it was empty, and nobody has said since that it is not."""
+        ...
+
+    def take(self, most: int) -> tuple[int, Sequence[Any]]:
+        """When it was put there, and bundles; none if there are none. Whoever asks runs so many tuples at once."""
+        ...
+
+
 class SharedQueue:
     """First in, first out.
 
@@ -44,10 +60,14 @@ class SharedQueue:
         self._clock = clock
         self._guard = guard  # held by who draws
         self.tasks: list[Task] = []
+        self.supply: Supply | None = None
 
     def __len__(self) -> int:
-        """In bundles."""
+        """In bundles, without what its supply has."""
         return len(self._entries)
+
+    def __bool__(self) -> bool:
+        return bool(self._entries or self.supply)
 
     def put(self, task: Task, bundles: Iterable[Any]) -> None:
         now_ns = self._clock()
@@ -56,6 +76,9 @@ class SharedQueue:
     def draw(self, most: int) -> Entry:
         """The first tuples in line, of one bundle, and no more than so many. Raises IndexError if there are none."""
         with self._guard:
+            if not self._entries and self.supply is not None:
+                came_ns, bundles = self.supply.take(most)
+                self._entries.extend([(self.tasks[0], came_ns, bundle) for bundle in bundles])
             task, came_ns, bundle = self._entries[0]
             if len(bundle[5]) <= most:
                 return self._entries.popleft()
@@ -85,6 +108,9 @@ class Tap:
     def __len__(self) -> int:
         return len(self._queue)
 
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
     @property
     def sharing(self) -> Sequence[Task]:
         """All tasks that draw from this queue."""
@@ -105,6 +131,21 @@ class Tap:
         each_ns = duration_ns / tuples
         self._each_ns += (each_ns - self._each_ns) * (SMOOTHING if self._each_ns else 1)
         self.portion = max(1, int(PORTION_NS / max(1.0, self._each_ns)))
+
+
+def portions(bundles: Iterable[Any], most: int, new_id: Callable[[int], int]) -> list[list[Any]]:
+    """The same bundles in lists of no more than so many tuples each, divided where they must be."""
+    found: list[list[Any]] = []
+    room = 0
+    for bundle in bundles:
+        while bundle is not None:
+            if not room:
+                found.append([])
+                room = most
+            part, bundle = (bundle, None) if len(bundle[5]) <= room else divided(bundle, room, new_id(64))
+            found[-1].append(part)
+            room -= len(part[5])
+    return found
 
 
 def divided(bundle: Sequence[Any], first: int, new_id: int) -> tuple[Any, Any]:

@@ -11,23 +11,35 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tailrace.errors import OptionError
+from tailrace.policy.tail import NODE
 from tailrace.topology import Kind, Role
 
 if TYPE_CHECKING:
     from tailrace.core.plan import EdgePlan, OperatorPlan
 
 
-def share_queues(operators: tuple[OperatorPlan, ...], edges: Sequence[EdgePlan]) -> tuple[OperatorPlan, ...]:
-    """The operators, with those marked that share. Raises OptionError, with the reasons, if none may."""
-    reasons = {operator.name: why_not_shared(operator, operators, edges) for operator in operators}
+def share_queues(
+    operators: tuple[OperatorPlan, ...], edges: Sequence[EdgePlan], scope: str
+) -> tuple[OperatorPlan, ...]:
+    """The operators, with those marked that share. Raises OptionError, with the reasons, if none may.
+
+    One that may not share by node shares by worker all the same, if that is what it may.
+    """
+    own = {operator.name: why_not_shared(operator, operators, edges) for operator in operators}
+    wider = {operator.name: own[operator.name] or why_not_by_machine(operator, edges) for operator in operators}
+    reasons = wider if scope == NODE else own
     if all(reasons.values()):
         sources = {operator.name for operator in operators if operator.operator.role is Role.SOURCE}
         told = "; ".join(f"{name}: {why}" for name, why in reasons.items() if name not in sources)
         raise OptionError(
-            f"no operator's tasks may draw from one queue: shared_queues='worker': {told}: could one of them be "
+            f"no operator's tasks may draw from one queue: shared_queues={scope!r}: {told}: could one of them be "
             "grouped by shuffle(), or should this be left out?"
         )
-    return tuple(replace(operator, shared=reasons[operator.name] is None) for operator in operators)
+    by_machine = {name for name, why in wider.items() if why is None and scope == NODE}
+    return tuple(
+        replace(operator, shared=own[operator.name] is None, by_machine=operator.name in by_machine)
+        for operator in operators
+    )
 
 
 def why_not_shared(operator: OperatorPlan, operators: Sequence[OperatorPlan], edges: Sequence[EdgePlan]) -> str | None:
@@ -52,6 +64,14 @@ def why_not_shared(operator: OperatorPlan, operators: Sequence[OperatorPlan], ed
             return f"{name} keeps state"
         if near.committing:
             return f"{name} commits, and must get a replayed tuple in the task that knows it"
+    return None
+
+
+def why_not_by_machine(operator: OperatorPlan, edges: Sequence[EdgePlan]) -> str | None:
+    """Why tasks that may share a queue with others of their worker may not with those of other workers."""
+    for edge in edges:
+        if edge.downstream == operator.index and edge.feedback:
+            return f"{edge.grouping.name} chooses by load, and who is to hear how long a tuple took may be elsewhere"
     return None
 
 

@@ -83,7 +83,8 @@ class _Group:
 class ProgressBuilder:
     """Gathers the snapshots of all workers and describes the run.
 
-    ``operators``: ``(name, role, tasks)``. ``shared``: those whose tasks in one worker draw from one queue.
+    ``operators``: ``(name, role, tasks)``. ``shared``: those whose tasks in one worker draw from one queue;
+    ``by_node``: of these, those whose tasks on one node do.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class ProgressBuilder:
         *,
         started_ns: int,
         shared: Iterable[str] = (),
+        by_node: Iterable[str] = (),
     ) -> None:
         self._run_id = run_id
         self._job_id = job_id
@@ -102,6 +104,7 @@ class ProgressBuilder:
         self._operators = list(operators)
         self._names = frozenset(operator for operator, _, _ in self._operators)
         self._shared = frozenset(shared)
+        self._by_node = frozenset(by_node)
         self._started_ns = started_ns
         self._totals = Totals()
         self._last_ns = started_ns
@@ -166,7 +169,9 @@ class ProgressBuilder:
                 "durable": _cumulative(roots.histogram("durable_latency")),
             },
             "sources": [{"name": name, **_flow(groups[name])} for name in sources],
-            "operators": [self._operator(name, role, groups[name], now_ns) for name, role, _ in self._operators],
+            "operators": [
+                self._operator(name, role, groups[name], now_ns, workers) for name, role, _ in self._operators
+            ],
             "workers": [{**worker.to_json(), "feedback": self._feedback(worker.worker, now_ns)} for worker in workers],
         }
         self._last_ns = now_ns
@@ -195,7 +200,16 @@ class ProgressBuilder:
         earlier = [self._last[key] for key in keys if key in self._last]
         return _Group(earlier, [self._totals.task(key) for key in keys], now_ns - self._last_ns)
 
-    def _operator(self, name: str, role: str, group: _Group, now_ns: int) -> Progress:
+    def _shared_queues(self, name: str, group: _Group, workers: Sequence[WorkerStatus]) -> list[Progress]:
+        """Those of an operator that several tasks draw from."""
+        if name not in self._shared:
+            return []
+        queues = _queues_by_worker(group)
+        if name in self._by_node:
+            queues = _queues_by_node(queues, workers)
+        return [queue for queue in queues if queue["tasks"] > 1]
+
+    def _operator(self, name: str, role: str, group: _Group, now_ns: int, workers: Sequence[WorkerStatus]) -> Progress:
         tasks = [self._task(snapshot, now_ns) for snapshot in group.now]
         return {
             "name": name,
@@ -205,7 +219,7 @@ class ProgressBuilder:
             "receivedPerSecond": group.per_second("received"),
             "emittedPerSecond": group.per_second("emitted"),
             "queued": group.total("queued"),
-            "sharedQueues": _shared_queues(group) if name in self._shared else [],
+            "sharedQueues": self._shared_queues(name, group, workers),
             "busyRatio": group.busy_ratio(),
             "skipped": group.total("skipped"),
             "deadLetters": group.total("dead_letters"),
@@ -254,8 +268,8 @@ def distribution_ms(histogram: Histogram) -> Progress:
     return {**values, **whole, "count": histogram.count}
 
 
-def _shared_queues(group: _Group) -> list[Progress]:
-    """Those of an operator, worker by worker. The first task of each counts what waits for all."""
+def _queues_by_worker(group: _Group) -> list[Progress]:
+    """The first task of each worker counts what waits for all."""
     by_worker: dict[int, list[TaskSnapshot]] = {}
     for task in group.now:
         if task.worker is not None:
@@ -263,7 +277,23 @@ def _shared_queues(group: _Group) -> list[Progress]:
     return [
         {"worker": worker, "tasks": len(tasks), "queued": _sum(tasks, "queued")}
         for worker, tasks in sorted(by_worker.items())
-        if len(tasks) > 1
+    ]
+
+
+def _queues_by_node(queues: Sequence[Progress], workers: Sequence[WorkerStatus]) -> list[Progress]:
+    """What waits in a node's queue is counted by one of its workers."""
+    host_of = {worker.worker: worker.host or "" for worker in workers}
+    by_node: dict[str, list[Progress]] = {}
+    for queue in queues:
+        by_node.setdefault(host_of.get(queue["worker"], ""), []).append(queue)
+    return [
+        {
+            "node": node,
+            "workers": [queue["worker"] for queue in some],
+            "tasks": sum(queue["tasks"] for queue in some),
+            "queued": sum(queue["queued"] for queue in some),
+        }
+        for node, some in sorted(by_node.items())
     ]
 
 

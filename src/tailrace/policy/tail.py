@@ -8,7 +8,7 @@ from typing import Any
 from tailrace.errors import OptionError, shorten
 from tailrace.policy.replay import ReplayRule
 
-WORKER = "worker"
+WORKER, NODE = "worker", "node"
 
 
 @dataclass(frozen=True)
@@ -16,14 +16,14 @@ class Tail:
     """What is on. Nothing, unless said."""
 
     replay: ReplayRule | None = None  # which late roots are emitted once more
-    shared_queues: str | None = None  # "worker": tasks of an operator in one worker draw from one queue
+    shared_queues: str | None = None  # "worker" or "node": whose tasks of an operator draw from one queue
 
     def __post_init__(self) -> None:
         if self.replay is not None and not _is_replay_rule(self.replay):
             raise OptionError(f"not a replay rule: replay={shorten(self.replay)}: did you mean adaptive_timeout()?")
-        if self.shared_queues not in (None, WORKER):
+        if self.shared_queues not in (None, WORKER, NODE):
             raise OptionError(
-                f"not a way to share queues: shared_queues={self.shared_queues!r}: did you mean 'worker'?"
+                f"not a way to share queues: shared_queues={self.shared_queues!r}: did you mean 'worker' or 'node'?"
             )
 
     def changed(self, techniques: dict[str, Any]) -> Tail:

@@ -43,6 +43,9 @@ OFFSETS = {
     "ring_shared.slots": 256,
 }
 
+SPARE = 208
+"""Four bytes of a shared ring's head that no end looks at, for whoever uses it. They begin as 0."""
+
 DATA = {PAIR: SIZES["ring_pair"], SHARED: SIZES["ring_shared"]}
 """Where the data begins, by kind."""
 

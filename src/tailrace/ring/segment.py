@@ -12,6 +12,7 @@ import mmap
 import os
 import re
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 from tailrace.errors import SegmentError
@@ -119,6 +120,16 @@ def _check(path: Path, memory: mmap.mmap, kind: int, nonce: bytes | None) -> tup
 
 def sweep() -> list[Path]:
     """Remove what dead processes have left. Those of other process namespaces are not ours to judge."""
+    return _remove(lambda owner: not is_alive(owner))
+
+
+def sweep_own() -> list[Path]:
+    """Remove what still has a name of this process, which is about to end."""
+    own = own_id()
+    return _remove(lambda owner: owner == own)
+
+
+def _remove(whose: Callable[[int], bool]) -> list[Path]:
     swept = []
     try:
         paths = sorted(FOLDER.glob(f"{PREFIX}-*"))
@@ -126,7 +137,7 @@ def sweep() -> list[Path]:
         return []
     for path in paths:
         match = _NAME.fullmatch(path.name)
-        if match and int(match[1]) == process_namespace() and not is_alive(int(match[2])):
+        if match and int(match[1]) == process_namespace() and whose(int(match[2])):
             try:
                 path.unlink()
             except OSError:

@@ -108,5 +108,7 @@ class AsyncRunner(Runner):
         if self._timer is not None:
             self._timer.cancel()
         self.set_asleep(True)
-        sleep_ns = 0 if self._task.queue and self._may_start else self.sleep_ns
+        able = self._may_start
+        self._host.hear_bell(able)
+        sleep_ns = 0 if able and self._task.queue else self.sleep_ns
         self._timer = asyncio.get_running_loop().call_later(max(0, sleep_ns) / SECOND_NS, self._turn)

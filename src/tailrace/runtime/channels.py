@@ -21,8 +21,12 @@ from tailrace.ring import layout, why_unavailable
 from tailrace.ring.segment import FOLDER, Segment
 from tailrace.runtime.wire import check_size, frame
 
-RING_BYTES = {"bundles": 256 << 10, "acks": 64 << 10, "feedback": 64 << 10}
-"""By kind of link. A receiver that keeps up needs little, and what waits in a ring is latency."""
+RING_BYTES = {"bundles": 256 << 10, "acks": 64 << 10, "feedback": 64 << 10, "queue": 1 << 20}
+"""By kind of link. A receiver that keeps up needs little, and what waits in a ring is latency. The queue of a node is
+all that its tasks have."""
+
+SHAPES = {"queue": layout.SHARED}
+"""Kinds that many write to and many read from."""
 
 BELL = ".bell"
 MORE = 0x100  # beside a frame's kind: it goes on in the next record
@@ -57,7 +61,7 @@ def offer_ring(run: str, kind: str) -> RingPart:
     why_not = why_unavailable()
     if why_not is not None:
         raise SegmentError(why_not)
-    segment = Segment.create(run, layout.PAIR, RING_BYTES[kind])
+    segment = Segment.create(run, SHAPES.get(kind, layout.PAIR), RING_BYTES[kind])
     path = f"{segment.path}{BELL}"
     try:
         os.mkfifo(path, 0o600)
@@ -68,14 +72,14 @@ def offer_ring(run: str, kind: str) -> RingPart:
         raise SegmentError(f"cannot make a pipe beside a segment: {error}") from error
 
 
-def take_ring(name: object, nonce: object) -> RingPart:
+def take_ring(name: object, nonce: object, kind: str = "bundles") -> RingPart:
     """The ring that a peer offers. Raises SegmentError if we cannot have it, on another machine for example."""
     why_not = why_unavailable()
     if why_not is not None:
         raise SegmentError(why_not)
     if not isinstance(name, str) or not isinstance(nonce, str) or name != Path(name).name:
         raise SegmentError(f"not an offer of a ring: name={name!r}; are versions mixed?")
-    segment = Segment.attach(FOLDER / name, layout.PAIR, bytes.fromhex(nonce))
+    segment = Segment.attach(FOLDER / name, SHAPES.get(kind, layout.PAIR), bytes.fromhex(nonce))
     try:
         return RingPart(segment, os.open(f"{segment.path}{BELL}", os.O_RDWR | os.O_NONBLOCK))
     except OSError as error:

@@ -127,8 +127,9 @@ class CoordinatorServer:
         self._listener = socket.create_server((place.bind, 0), backlog=64)
         names = [(op.name, op.operator.role.value, op.tasks) for op in plan.operators]
         shared = [op.name for op in plan.operators if op.shared]
+        by_node = [op.name for op in plan.operators if op.by_machine]
         self._progress = ProgressBuilder(
-            run_id, checkpoint.job_id, plan.name, names, started_ns=self.started_ns, shared=shared
+            run_id, checkpoint.job_id, plan.name, names, started_ns=self.started_ns, shared=shared, by_node=by_node
         )
         self._progress_lock = threading.Lock()
         self._load = LoadMeter(plan)

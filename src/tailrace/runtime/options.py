@@ -11,7 +11,7 @@ from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.core.coordinator import CoordinatorLimits
 from tailrace.core.ledger import LedgerLimits
 from tailrace.errors import OptionError, shorten
-from tailrace.policy.tail import PLAIN, Tail
+from tailrace.policy.tail import NODE, PLAIN, Tail
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,10 @@ class RunOptions:
                 raise OptionError(f"option must be a positive number: {field.name}={value!r}; did you mix two up?")
             if not field.name.endswith("_s") and not isinstance(value, int):
                 raise OptionError(f"option must be a whole number: {field.name}={value!r}; did you mix two up?")
+        if self.tail.shared_queues == NODE and not self.ring:
+            raise OptionError(
+                "a node's queue is in shared memory: shared_queues='node' ring=False: did you mean 'worker'?"
+            )
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> RunOptions:

@@ -7,6 +7,9 @@ that sleep, which costs a wake-up between threads, little beside a call that is 
 
 Whoever puts tuples in wakes as many sleepers as there are portions in them. Whoever sleeps has looked before: so
 nobody sleeps while tuples wait, except who cannot send what it has made, and that one passes the wake-up on.
+
+If there is a queue of the whole node behind the pool's own, tuples go there, for whoever of the node is free first;
+unless nobody waits and a task of the pool could begin at once, which gets them by reference.
 """
 
 from __future__ import annotations
@@ -18,10 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.core.opentask import BatchTask
 from tailrace.core.router import NOTE
+from tailrace.core.sharedqueue import SharedQueue, portions
 from tailrace.core.task import Task
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.inlinks import InLinks, Membership
+from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.runner import Runner
+from tailrace.runtime.wire import encode
 
 if TYPE_CHECKING:
     from tailrace.runtime.taskhost import TaskHost
@@ -30,8 +36,10 @@ if TYPE_CHECKING:
 class Pool:
     """What is about links belongs to the runner that reads them; the rest may be called from any thread."""
 
-    def __init__(self, hosts: Sequence[TaskHost], near: Membership, runner: Runner) -> None:
+    def __init__(self, queue: SharedQueue, hosts: Sequence[TaskHost], near: Membership, runner: Runner) -> None:
         self.hosts = tuple(hosts)
+        self.node: NodeQueue | None = None  # what the queue is supplied from
+        self._queue = queue
         self._host_of = {host.task: host for host in hosts}
         self._in = InLinks(near)
         self._runner = runner
@@ -63,6 +71,41 @@ class Pool:
                     host.wake()
                     portions -= 1
 
+    def hand(self, bundles: list[Any], runner: Runner | None) -> list[Any]:
+        """Give a portion to each task that could begin at once, if nobody waits before. Returns what is left.
+
+        Tasks on the runner of whoever hands them over are next, and are one thread.
+        """
+        with self._waking:
+            if self._queue:
+                return bundles
+            ready = [host for host in self.hosts if host.idle]
+            if not ready and self.hosts[0].runner is runner:
+                ready = [self.hosts[0]]
+            if not ready or self.node is None:
+                return bundles
+            parts = portions(bundles, self.portion, self.node.new_id)
+            for host, part in zip(ready, parts, strict=False):
+                host.task.receive(part)
+                host.wake()
+            return [bundle for part in parts[len(ready) :] for bundle in part]
+
+    @property
+    def portion(self) -> int:
+        """Tuples that a task here runs at once."""
+        tap = self.hosts[0].task.tap
+        assert tap is not None
+        return tap.portion
+
+    def draw_from(self, node: NodeQueue | None) -> None:
+        """Have the tasks draw from this queue too, or no more from any."""
+        self._queue.supply = self.node = node
+        for host in self.hosts:
+            host.post(host.listen)
+
+    def decode(self, payload: memoryview) -> Sequence[Any]:
+        return self.hosts[0].decode(payload)
+
     def tell(self, told: set[Task]) -> None:
         """Halves of these tasks have something to hear."""
         while told:
@@ -93,11 +136,24 @@ class Pool:
         self._in.take(channel, worker, epoch, partial(self._on_frame, host), urgent=False)
 
     def _on_frame(self, host: TaskHost, kind: int, payload: memoryview) -> None:
-        bundles = host.take_bundles(kind, payload)
-        self.wake(host, tuples_in(bundles))
+        bundles = host.read_bundles(kind, payload)
+        if self.node is not None:
+            bundles = self._pass_on(self.node, self.hand(bundles, self._runner))
+        if bundles:
+            host.task.receive(bundles)
+            self.wake(host, tuples_in(bundles))
         if host.full and not self._in.paused:
             self._in.pause(True)
             self._resume()  # if there has been room since: who made it may have looked before we paused
+
+    def _pass_on(self, node: NodeQueue, bundles: list[Any]) -> list[Any]:
+        """Into the node's queue, as far as it has room. Returns what is left."""
+        parts = portions(bundles, node.portion, node.new_id)
+        for position, part in enumerate(parts):
+            payload = encode(part)
+            if len(payload) > node.largest or not node.put(payload):
+                return [bundle for rest in parts[position:] for bundle in rest]
+        return []
 
     def _resume(self) -> None:
         if self._in.paused and self.hosts[0].has_room:

@@ -37,7 +37,7 @@ class Run:
     def __init__(self, topology: Topology, options: RunOptions, host: Host, place: Place) -> None:
         self.name = topology.name
         self.runId = str(uuid.uuid4())
-        shared_queues = options.tail.shared_queues is not None
+        shared_queues = options.tail.shared_queues
         plan = make_plan(topology, options.workers, name_all=options.record is not None, shared_queues=shared_queues)
         if options.record is not None:
             folder = Path(options.record).absolute()  # workers may be in other folders
@@ -46,7 +46,7 @@ class Run:
         checkpoint = Checkpoint(options.checkpoint, plan)
         self.id = checkpoint.job_id
         _say_what_is_not_promised(plan)
-        if shared_queues:
+        if shared_queues is not None:
             _say_what_is_not_shared(plan)
         _say_what_is_not_replayed(plan, options.tail)
         try:
@@ -181,6 +181,12 @@ def _say_what_is_not_promised(plan: Plan) -> None:
 def _say_what_is_not_shared(plan: Plan) -> None:
     if not any(map(plan.shares, range(len(plan.home)))):
         logger.warning("no worker has two tasks that could draw from one queue: shared_queues='worker' does nothing")
+    for operator in plan.operators:
+        if operator.shared and not operator.by_machine and any(other.by_machine for other in plan.operators):
+            logger.warning(
+                "tasks of operator %s draw from one queue in each worker, not on each node: it is reached by load",
+                operator.name,
+            )
 
 
 def _say_what_is_not_replayed(plan: Plan, tail: Tail) -> None:

@@ -92,10 +92,11 @@ class Runner:
 
     # -- sockets and pipes
 
-    def watch(self, file: File, handler: Handler, *, reading: bool, writing: bool) -> None:
+    def watch(self, file: File, handler: Handler, *, reading: bool, writing: bool, alone: bool = False) -> None:
+        """``alone``: of all runners that sleep and watch the same, here or elsewhere, one is woken. Not to rewatch."""
         number = _number(file)
         self._handlers[number] = handler
-        self._epoll.register(number, _mask(reading, writing))
+        self._epoll.register(number, select.EPOLLIN | select.EPOLLEXCLUSIVE if alone else _mask(reading, writing))
 
     def rewatch(self, file: File, *, reading: bool, writing: bool) -> None:
         self._epoll.modify(_number(file), _mask(reading, writing))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -10,12 +11,14 @@ from tailrace.clock import system_clock
 from tailrace.core.acks import AckFold
 from tailrace.core.messages import Member
 from tailrace.core.router import NOTE, Bundle, FeedbackLane, Lane, Origin
+from tailrace.core.sharedqueue import portions
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError
 from tailrace.policy.feedback import Message
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
+from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.pool import tuples_in
 from tailrace.runtime.wire import ACKS, BUNDLES, CANCELS, NOTES, encode, encode_folds, encode_notes, encode_numbers
 
@@ -44,6 +47,10 @@ class Neighbours(Protocol):
         ...
 
     def home_of(self, task: int) -> int: ...
+
+    def queue_for(self, task: int) -> NodeQueue | None:
+        """The queue that a task of this node draws from together with those of other workers."""
+        ...
 
     def member(self, worker: int) -> Member | None: ...
 
@@ -78,6 +85,7 @@ class Sender:
         self._bundle_bytes = FIRST_GUESS
         self._message_bytes = 0  # of what is attached to tuples or stands between them, on average
         self._weighed = 0  # frames since it was last looked at
+        self._unput: dict[Lane, tuple[NodeQueue, bytes]] = {}  # what a node's queue had no room for
         self._untold: dict[int, list[int]] = {}  # cancelled emissions, by a task of the worker that is to hear of them
 
     @property
@@ -97,6 +105,8 @@ class Sender:
         """Send what can be sent. True if so much is left that the task must wait."""
         held_back = False
         limit = self.limit
+        if self._unput:
+            self._put_again()
         for lane in self._task.lanes:
             if lane.bundles:
                 self._flush_lane(lane)
@@ -112,7 +122,12 @@ class Sender:
 
     @property
     def waits_for_connection(self) -> bool:
-        """Whether something cannot leave for want of a connection. What waits for a socket is woken by it."""
+        """Whether something cannot leave for want of a connection, or of room in the queue of this node.
+
+        What waits for a socket is woken by it.
+        """
+        if self._unput:
+            return True
         return any(not link.open for link in self._links.values()) and (
             any(lane.bundles for lane in self._task.lanes)
             or any(self._task.acks.values())
@@ -122,6 +137,13 @@ class Sender:
     # -- bundles
 
     def _flush_lane(self, lane: Lane) -> None:
+        queue = self._near.queue_for(lane.target)
+        if queue is not None:
+            self._flush_to_node(queue, lane)
+            return
+        self._flush_to_task(lane)
+
+    def _flush_to_task(self, lane: Lane) -> None:
         near = self._near.host_of(lane.target)
         if near is not None:
             self._hand_over(near, lane)
@@ -151,15 +173,48 @@ class Sender:
         elif near.runner is not self._runner:
             near.wake()
 
-    def _send_bundles(self, link: OutLink, lane: Lane, bundles: list[Bundle]) -> None:
+    def _flush_to_node(self, queue: NodeQueue, lane: Lane) -> None:
+        """Whichever task was chosen: those of the node that are free run it."""
+        if lane in self._unput:
+            return
+        bundles = lane.take()
+        if queue.pool is not None:
+            bundles = queue.pool.hand(bundles, self._runner)
+        waiting = deque(portions(bundles, queue.portion, queue.new_id))
+        while waiting and lane not in self._unput and not lane.bundles:
+            payload, part = self._encoded(lane, waiting.popleft())
+            if len(payload) <= queue.largest:
+                if part and not queue.put(payload):
+                    self._unput[lane] = (queue, payload)
+            elif tuples_in(part) > 1:
+                waiting.extendleft(reversed(portions(part, tuples_in(part) // 2, queue.new_id)))
+            else:  # a queue is not made for it
+                lane.bundles[:0] = part
+                self._flush_to_task(lane)
+        lane.bundles.extend(bundle for part in waiting for bundle in part)
+
+    def _put_again(self) -> None:
+        """What there was no room for, unless its queue is gone, and all that was in it."""
+        for lane, (queue, payload) in tuple(self._unput.items()):
+            if self._near.queue_for(lane.target) is not queue or queue.put(payload):
+                del self._unput[lane]
+
+    def _encoded(self, lane: Lane, bundles: list[Bundle]) -> tuple[bytes, list[Bundle]]:
+        """The payload of a frame, and what is in it: less than there was if some cannot be pickled, or nothing."""
         try:
             payload = encode(bundles)
         except Exception as error:
             bundles = self._sendable(lane, bundles, error)
             if not bundles:
-                return
+                return b"", bundles
             payload = encode(bundles)
         self._bundle_bytes = (self._bundle_bytes + len(payload) // len(bundles)) // 2 + 1
+        return payload, bundles
+
+    def _send_bundles(self, link: OutLink, lane: Lane, bundles: list[Bundle]) -> None:
+        payload, bundles = self._encoded(lane, bundles)
+        if not bundles:
+            return
         if isinstance(lane, FeedbackLane):
             self._count_feedback(bundles)
         try:

@@ -26,6 +26,7 @@ from tailrace.runtime.channels import Channel
 from tailrace.runtime.connectors.fingerprint import fingerprint
 from tailrace.runtime.current import running
 from tailrace.runtime.inlinks import InLinks, Membership
+from tailrace.runtime.nodequeue import Ear
 from tailrace.runtime.pool import Pool
 from tailrace.runtime.runner import IDLE_NS, Runner
 from tailrace.runtime.sending import Neighbours, Sender
@@ -96,6 +97,7 @@ class TaskHost:
         self._mail: deque[Callable[[], None]] = deque()
         self._in = InLinks(neighbours)
         self._sender = Sender(task, neighbours, self.post)
+        self._ear: Ear | None = None
         self._blocked_since_ns = 0
         self._long_calls = 0
         self._due = _Due()
@@ -173,6 +175,26 @@ class TaskHost:
         self._in.moved_to(runner)
         if runner is not None:
             self.runner = runner
+        if self.pool is not None:
+            self.listen()
+
+    def listen(self) -> None:
+        """To the bell of the queue that the pool draws from now. Of hosts on a shared runner one does."""
+        if self._ear is not None:
+            self._ear.close()
+            self._ear = None
+        pool = self.pool
+        if pool is None or pool.node is None or self.runner is None or (self.shared and pool.hosts[0] is not self):
+            return
+        bell = pool.node.bell()
+        if bell is not None:
+            self._ear = Ear(pool.node, self.runner, bell)
+            self.hear_bell(not self._blocked_since_ns)
+
+    def hear_bell(self, able: bool) -> None:
+        """Whether it could run what it is woken for."""
+        if self._ear is not None:
+            self._ear.listen(able)
 
     # -- receiving
 
@@ -182,24 +204,26 @@ class TaskHost:
         self._in.take(channel, worker, epoch, on_frame, urgent=kind != "bundles")
 
     def _on_bundles(self, kind: int, payload: memoryview) -> None:
-        self.take_bundles(kind, payload)
+        self.task.receive(self.read_bundles(kind, payload))
         if self.full and not self._in.paused:
             self._in.pause(True)
 
-    def take_bundles(self, kind: int, payload: memoryview) -> list[Any]:
+    def read_bundles(self, kind: int, payload: memoryview) -> list[Any]:
         """A frame has come, with these in it."""
         if kind != BUNDLES:
             raise ProtocolError(f"frame of another kind: kind={kind} expected={BUNDLES}; are versions mixed?")
+        bundles = self.decode(payload)
+        self.bundle_bytes = (self.bundle_bytes + len(payload) // len(bundles)) // 2 + 1
+        return bundles
+
+    def decode(self, payload: memoryview) -> list[Any]:
         try:
-            bundles = decode_bundles(payload)
+            return decode_bundles(payload)
         except ProtocolError:
             raise
         except Exception as error:  # the user's class says no, here or at the next try
             operator, task = self._label.rsplit("/", 1)
             raise TaskError(operator, int(task), "(while reading it)", traceback_of(error)) from None
-        self.bundle_bytes = (self.bundle_bytes + len(payload) // len(bundles)) // 2 + 1
-        self.task.receive(bundles)
-        return bundles
 
     def _on_acks(self, kind: int, payload: memoryview) -> None:
         if kind != ACKS:
@@ -232,6 +256,8 @@ class TaskHost:
             if self._blocked_since_ns:
                 if self.pool is not None and task.queue:
                     self.pool.wake(self, 1)  # in its place
+                    if self.pool.node is not None:
+                        self.pool.node.pass_on()
                 self._recurrent(now_ns)
                 return
         receiving = task.receiving
@@ -308,9 +334,11 @@ class TaskHost:
         if self._sender.flush():
             if not self._blocked_since_ns:
                 self._blocked_since_ns = system_clock()
+                self.hear_bell(False)
         elif self._blocked_since_ns:
             self.task.wirings[0].counters.blocked_ns += system_clock() - self._blocked_since_ns
             self._blocked_since_ns = 0
+            self.hear_bell(True)
 
     def relink(self, workers: frozenset[int]) -> None:
         """These workers have been replaced: links with them are of no use any more."""
@@ -371,6 +399,9 @@ class TaskHost:
         counters = self.task.counters
         counts = self.pool is None or self.pool.hosts[0] is self  # a queue is counted once
         counters[0].queued = len(self.task.queue) if counts else 0
+        if counts and self.pool is not None and self.pool.node is not None:
+            node = self.pool.node
+            counters[0].queued += node.queued if node.circle.maker == self._near.worker else 0
         counters[0].cpu_ns = self.cpu_ns
         counters[0].held = sum(len(line.line) for line in self.task.lines.values())
         if isinstance(self.task, SourceTask):

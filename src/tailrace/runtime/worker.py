@@ -24,14 +24,15 @@ from typing import Any
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Surroundings, assemble
-from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Registered, Renew
+from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Members, Registered, Renew
 from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced, ProtocolError, SegmentError, TailraceError, TaskError
-from tailrace.ring.segment import sweep
+from tailrace.policy.tail import NODE
+from tailrace.ring.segment import sweep, sweep_own
 from tailrace.runtime.asyncrunner import AsyncRunner
 from tailrace.runtime.auth import accept, answer, close_listener, dial, dial_and_hear
 from tailrace.runtime.cancelling import Cancelling
@@ -39,6 +40,9 @@ from tailrace.runtime.channels import Channel, RingPart, offer_ring, take_ring
 from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Notice, Ping, Setup, SinkCall, SinkReply
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.logs import LogBuffer, captured
+from tailrace.runtime.nodequeue import NodeQueue
+from tailrace.runtime.nodequeues import KIND as QUEUE
+from tailrace.runtime.nodequeues import NodeQueues
 from tailrace.runtime.opening import Opener
 from tailrace.runtime.options import RunOptions
 from tailrace.runtime.pool import Pool
@@ -80,6 +84,7 @@ class WorkerProcess:
         self._hosts: dict[int, TaskHost] = {}  # unit -> host
         self._runners: list[Runner] = []
         self._pools: list[Pool] = []
+        self._node_queues: NodeQueues | None = None
         self._read_apart: set[Pool] = set()  # those whose tasks have runners of their own
         self._numbers = itertools.count()
         self._calls: dict[int, tuple[threading.Event, list[SinkReply]]] = {}
@@ -104,6 +109,16 @@ class WorkerProcess:
 
     def member(self, worker: int) -> Member | None:
         return self._core.membership.member(worker)
+
+    def queue_for(self, task: int) -> NodeQueue | None:
+        return None if self._node_queues is None else self._node_queues.by_task.get(task)
+
+    def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
+        own = {"role": "link", "worker": self.worker, "epoch": self.epoch, "to_epoch": member.epoch}
+        return dial_and_hear(member.address, self._secret, {**own, **hello})
+
+    def no_queue(self, why: str) -> None:
+        self.tell(Notice("queue", f"queues are shared by the tasks of a worker, not of a node: {why}"))
 
     def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
         hello: dict[str, Any] = {
@@ -240,6 +255,8 @@ class WorkerProcess:
                     for pool in self._pools:
                         pool.post(lambda pool=pool, workers=command.workers: pool.relink(workers))  # type: ignore[misc]
                 case TellTasks():
+                    if isinstance(command.message, Members) and self._node_queues is not None:
+                        self._node_queues.follow(command.message.members)
                     for host in self._hosts.values():
                         host.handle(command.message)
                 case Reply():
@@ -309,8 +326,12 @@ class WorkerProcess:
             kinds = {plan.operators[plan.operator_of[member]].operator.kind for member in members}
             hosts[leader] = TaskHost(task, self, Kind.BLOCKING if Kind.BLOCKING in kinds else min(kinds, key=_rank))
         shared = Runner("shared", self.runner_failed, self.isolate)
-        for queue in around.queues.values():
-            self._pools.append(Pool([hosts[task.number] for task in queue.tasks], self, shared))
+        pools: dict[int, Pool] = {}
+        for index, queue in around.queues.items():
+            pools[index] = Pool(queue, [hosts[task.number] for task in queue.tasks], self, shared)
+        self._pools.extend(pools.values())
+        if options.tail.shared_queues == NODE:
+            self._node_queues = NodeQueues(self, plan, setup.job_id, pools)
         self._hosts = hosts
         self._start_runners(plan, shared)
 
@@ -367,6 +388,9 @@ class WorkerProcess:
         try:
             hello = accept(connection, self._secret)
             why_not, host = self._judge(hello)
+            if hello.get("kind") == QUEUE:
+                self._hand_queue(connection, hello, why_not)
+                return
             ring, why_no_ring = _take_offer(hello) if why_not is None else (None, None)
             answer(connection, why_not, ring=ring is not None, why_no_ring=why_no_ring)
         except (OSError, ProtocolError):
@@ -383,9 +407,18 @@ class WorkerProcess:
             else:
                 host.post(lambda: host.take_link(channel, kind, worker, epoch))
 
+    def _hand_queue(self, connection: socket.socket, hello: dict[str, Any], why_not: str | None) -> None:
+        queues = self._node_queues
+        offer = queues.offer(hello) if why_not is None and queues is not None else None
+        if queues is None or offer is None:
+            answer(connection, why_not or "no such queue here")
+            return
+        answer(connection, None, **offer)
+        queues.handed(hello, connection)
+
     def _judge(self, hello: dict[str, Any]) -> tuple[str | None, TaskHost | None]:
         numbers = [hello.get("worker"), hello.get("epoch"), hello.get("target")]
-        known = hello.get("role") == "link" and hello.get("kind") in ("bundles", "acks", "feedback", "cancels")
+        known = hello.get("role") == "link" and hello.get("kind") in ("bundles", "acks", "feedback", "cancels", QUEUE)
         if not known or not all(isinstance(number, int) for number in numbers):
             return "not a link", None
         worker, epoch, target = (int(number or 0) for number in numbers)
@@ -393,7 +426,7 @@ class WorkerProcess:
             return f"meant for epoch {hello.get('to_epoch')}, this is {self.epoch}", None
         if not self._core.membership.counts(worker, epoch):
             return f"epoch {epoch} of worker {worker} has been replaced", None
-        if hello["kind"] == "cancels":
+        if hello["kind"] in ("cancels", QUEUE):
             return None, None
         plan = self._plan
         host = self.host_of(target) if plan is not None and 0 <= target < len(plan.home) else None
@@ -407,6 +440,7 @@ class WorkerProcess:
         """A runner cannot go on: someone has replaced us, or a user function raised, or there is a bug."""
         if isinstance(error, Fenced):
             sys.stderr.write(f"tailrace: worker {self.worker} leaves: {error}\n")
+            sweep_own()
             os._exit(EXIT_FENCED)
         if self._failed:
             return
@@ -420,6 +454,8 @@ class WorkerProcess:
         self.tell(Failed(self.worker, self.epoch, error))
 
     def _leave(self) -> None:
+        if self._node_queues is not None:
+            self._node_queues.close()
         for host in self._hosts.values():
             host.post(host.snapshot)
         for runner in self._runners:
@@ -465,6 +501,7 @@ def _rank(kind: Kind) -> int:
 
 
 def orphaned() -> None:
+    sweep_own()
     os._exit(EXIT_ORPHANED)
 
 

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from tailrace.clock import MILLISECOND_NS
+from tailrace.core.circle import Circle
 from tailrace.core.coordinator import Coordinator, CoordinatorLimits, Phase
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.messages import (
@@ -30,6 +31,7 @@ from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.policy.tail import PLAIN, Tail
 from tailrace.sim.engine import Engine
+from tailrace.sim.nodequeue import NodeQueue
 from tailrace.sim.process import Link, SimWorker
 from tailrace.sim.store import Store
 from tailrace.topology import Role
@@ -117,6 +119,7 @@ class Cluster:
         self.ledger_limits = LedgerLimits(max_pending, BACKSTOP_NS)
         self.line_limit = line_limit
         self.by_epoch: dict[int, SimWorker] = {}
+        self.node_queues: dict[tuple[int, Circle], NodeQueue] = {}  # by operator and who shares them
         self.finished = False
         self.error: Exception | None = None
         self.drained_ns = 0  # when the user asked for an end; 0: never

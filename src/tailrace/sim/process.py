@@ -11,6 +11,7 @@ from tailrace.connector import SplitStart, Writer
 from tailrace.core.acks import Fold
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.cancelled import Cancelled
+from tailrace.core.circle import circle_of
 from tailrace.core.hedging import NEVER
 from tailrace.core.membership import ACCEPT_AFTER_LOSS, REFUSE, LinkSequence
 from tailrace.core.messages import (
@@ -18,18 +19,22 @@ from tailrace.core.messages import (
     Assign,
     FromWorker,
     LinkLost,
+    Members,
     Recover,
     Registered,
     Renew,
     ToWorker,
 )
 from tailrace.core.opentask import BatchTask
-from tailrace.core.router import Bundle
+from tailrace.core.router import Bundle, Lane
+from tailrace.core.sharedqueue import SharedQueue, portions
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.stage import CommitSinkStage
 from tailrace.core.task import Task
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced
+from tailrace.sim.nodequeue import NodeQueue
+from tailrace.sim.shapes import MACHINE
 from tailrace.sim.store import StoreWriter
 from tailrace.topology import Role
 
@@ -66,6 +71,8 @@ class SimWorker:
         self.sequences: dict[Link, LinkSequence] = {}
         self.scheduled: set[int] = set()
         self.cancelled = Cancelled()
+        self.queues: dict[int, SharedQueue] = {}  # by operator; those that several tasks draw from
+        self.node_queues: dict[int, NodeQueue] = {}  # by operator; those of the circles that it is in
 
     # -- being alive
 
@@ -83,7 +90,8 @@ class SimWorker:
         return act
 
     def start(self) -> None:
-        self.tell(Registered(self.worker, self.epoch, ("sim", self.worker), self.epoch, "sim"))
+        machine = f"sim{self.worker // MACHINE}"
+        self.tell(Registered(self.worker, self.epoch, (machine, self.worker), self.epoch, machine))
         self.cluster.engine.after(20 * MS, self.guarded(self.beat))
 
     def beat(self) -> None:
@@ -121,6 +129,8 @@ class SimWorker:
                     counts = self.core.membership.counts  # a new epoch's frames may have come before the news of it
                     self.sequences = {link: seq for link, seq in self.sequences.items() if counts(link[0], link[1])}
                 case TellTasks():
+                    if isinstance(command.message, Members):
+                        self.gather(command.message)
                     for task in self.tasks.values():
                         self.on_task(task, partial(task.handle, command.message))
                         self.wake(task)
@@ -130,6 +140,18 @@ class SimWorker:
                     self.tell(command.message)
                 case Exit():
                     self.die("left")
+
+    def gather(self, news: Members) -> None:
+        """Find the queues of this machine for the epochs that there are now."""
+        plan, cluster = self.cluster.plan, self.cluster
+        self.node_queues = {}
+        for operator in plan.operators:
+            circle = circle_of(plan, operator, news.members, self.worker)
+            if circle is not None:
+                queue = cluster.node_queues.setdefault((operator.index, circle), NodeQueue(circle))
+                self.node_queues[operator.index] = queue
+            if operator.index in self.queues:
+                self.queues[operator.index].supply = self.node_queues.get(operator.index)
 
     def die(self, why: str) -> None:
         if self.alive:
@@ -180,6 +202,7 @@ class SimWorker:
                     task.catch_up()
             self.tasks[leader] = task
             self.wake(task)
+            self.queues = around.queues
             if task.sinks:
                 cluster.engine.after(cluster.delay(), self.guarded(lambda task=task: self.commit(task)))  # type: ignore[misc]
 
@@ -238,7 +261,7 @@ class SimWorker:
 
     def empty(self, task: Task) -> None:
         for lane in task.lanes:
-            if lane.bundles:
+            if lane.bundles and not self.put(lane):
                 self.send(task.number, lane.target, lane.target, lane.take())
         for owner, fold in task.acks.items():
             if fold.both or fold.complete or fold.durable:
@@ -253,6 +276,21 @@ class SimWorker:
             for message in task.reports(self.worker, self.epoch, lambda value: None):
                 self.tell(message)
         self.cluster.observer.acted(self, task)
+
+    def put(self, lane: Lane) -> bool:
+        """Into the queue of this machine, for whoever draws first. False if there is none, or it is full."""
+        rng = self.cluster.rng
+        queue = self.node_queues.get(self.cluster.plan.operator_of[lane.target])
+        if queue is None or queue.full or not queue.circle.has(self.cluster.plan.home[lane.target]):
+            return False
+        for part in portions(lane.take(), rng.choice([1, 1, 2, 64]), rng.getrandbits):
+            queue.put(self.cluster.engine.now_ns, part)
+        for _, epoch in queue.circle.members:
+            process = self.cluster.by_epoch[epoch]
+            for other in process.queues.values():
+                if other.supply is queue:
+                    process.wake_all(other.tasks)
+        return True
 
     def cancel(self, task: Task) -> None:
         """Tell all workers, each by one of its tasks."""

@@ -15,6 +15,7 @@ from typing import Any
 from tailrace.connector import Reader, Record, SinkContext, SplitStart, Writer
 from tailrace.core.plan import Plan, make_plan
 from tailrace.policy import broadcast, fields, least_work, local, osg, partial_key, pull, shuffle
+from tailrace.policy.tail import NODE, WORKER
 from tailrace.topology import Port, Role, Topology, union
 
 Row = tuple[Any, ...]
@@ -166,7 +167,7 @@ def _by_load(topology: Topology, roots: int) -> None:
 
 
 def _drawn(topology: Topology, roots: int) -> None:
-    """Tasks of a worker draw from one queue, parts of bundles too: one by one, with something fused, and in batches."""
+    """Tasks of a worker or a node draw from one queue, parts of bundles too: one by one, with one fused, in batches."""
     stream = topology.source("s", SimSource("s", roots), tasks=2).flat_map("f", several("f"), tasks=3)
     stream = stream.map("d", mark("d"), tasks=4).map("n", mark("n"), tasks=4, grouping=local())
     stream = stream.map_batch("b", batch("b"), max_size=3, max_wait_ms=5, tasks=5)
@@ -199,6 +200,9 @@ SHAPES: tuple[Callable[[Topology, int], None], ...] = (
 SHARED = {_drawn, _drawn_by_load}
 """Those whose tasks draw from shared queues where they may."""
 
+MACHINE = 2
+"""Workers of one machine."""
+
 
 Rows = Mapping[str, Counter[Row]]
 """Sink -> its rows."""
@@ -218,9 +222,16 @@ def case_of(shape: int, workers: int, roots: int) -> Case:
     topology = Topology(SHAPES[shape].__name__.strip("_"))
     SHAPES[shape](topology, roots)
     topology.validate()
-    plan = make_plan(topology, workers, shared_queues=SHAPES[shape] in SHARED)
+    plan = make_plan(topology, workers, shared_queues=_shared_by(SHAPES[shape], workers))
     rows = _expected_rows(plan)
     return Case(plan, rows, _rows_by_root(plan, rows))
+
+
+def _shared_by(shape: Callable[[Topology, int], None], workers: int) -> str | None:
+    """By node where there is a machine with some of the workers and one with the others."""
+    if shape not in SHARED:
+        return None
+    return NODE if shape is _drawn and workers > MACHINE else WORKER
 
 
 def _rows_by_root(plan: Plan, expected: Rows) -> Mapping[tuple[int, int], Rows]:

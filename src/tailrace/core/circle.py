@@ -1,0 +1,39 @@
+"""A circle: the workers of a machine that draw from one queue for an operator, each in one epoch.
+
+The queue belongs to those epochs. When one of them ends or another begins there is a new circle, with a new queue, and
+the old one is left as it is. What was in it is pending in some ledger, and so is what a dead process had taken or was
+writing; every change of epochs is followed by a recovery, once all act on it, which emits all that again. So nobody
+needs to know who held what, nothing of a dead epoch is ever drawn, and a process that is merely stopped holds up
+nobody once it has been replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tailrace.core.messages import Member
+from tailrace.core.plan import OperatorPlan, Plan
+
+
+@dataclass(frozen=True)
+class Circle:
+    """Law: two workers find the same circle, or one of them does not act on the newest membership yet."""
+
+    maker: int  # the worker that makes the queue
+    members: tuple[tuple[int, int], ...]  # (worker, epoch) of all that may put; those with tasks of the operator draw
+
+    def has(self, worker: int) -> bool:
+        return any(member == worker for member, _ in self.members)
+
+
+def circle_of(plan: Plan, operator: OperatorPlan, members: Mapping[int, Member], worker: int) -> Circle | None:
+    """The circle that a worker is in. None where fewer than two have tasks of the operator: each has its own queue."""
+    own = members.get(worker)
+    if own is None or not operator.by_machine:
+        return None
+    machine = own.address[0]
+    together = sorted((other, member.epoch) for other, member in members.items() if member.address[0] == machine)
+    homes = set(plan.homes(operator))
+    drawing = [other for other, _ in together if other in homes]
+    return Circle(drawing[0], tuple(together)) if len(drawing) > 1 else None

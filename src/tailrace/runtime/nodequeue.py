@@ -1,0 +1,207 @@
+"""A node's queue: a ring in shared memory that the workers of a machine put tuples into, and their tasks draw from.
+
+A record is a portion: as many tuples as a task runs at once, encoded once, after the time when it was put. Whoever
+draws says how many that is, in a spare word of the ring.
+
+Tasks that find nothing sleep, and all of them listen to one bell, a pipe, which wakes one of them. A producer rings it
+if someone has asked for it since it was last rung. So whoever draws asks again for those who sleep, before it runs
+what it has drawn; and if there is more by then, it rings itself. A process that dies in between leaves the others
+asleep until they look by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tailrace.clock import MILLISECOND_NS, system_clock
+from tailrace.core.circle import Circle
+from tailrace.errors import RingError
+from tailrace.ring import layout
+from tailrace.runtime.channels import RING_A_BELL, RingPart
+
+if TYPE_CHECKING:
+    from tailrace.runtime.pool import Pool
+    from tailrace.runtime.runner import Runner
+
+Decode = Callable[[memoryview], Sequence[Any]]
+
+LOOK_AGAIN_NS = 100 * MILLISECOND_NS
+"""After so long an empty queue is worth a look though no bell has rung: who was to ring it may have died."""
+
+TRIES = 3
+BUSY_S = 0.00005
+"""How long to leave the ring alone when others are at it each time. A turn takes microseconds."""
+
+MOST = 4096
+"""Tuples in a record. What comes close to it has outgrown the ring before."""
+
+_CAME = struct.Struct("<Q")
+_PORTION = struct.Struct("<I")
+
+
+class NodeQueue:
+    """One process's end. Any thread may put and take.
+
+    Law: what was put is taken once, or is lost together with the circle that the queue belongs to.
+    """
+
+    def __init__(self, part: RingPart, circle: Circle, batch: int = 0) -> None:
+        from tailrace.ring.shared import SharedRing
+
+        self.circle = circle
+        self.part = part
+        self.pool: Pool | None = None  # of this worker's tasks that draw from it
+        self.new_id = Random(os.urandom(16)).getrandbits
+        self.largest = part.piece
+        self.portion = batch or 1  # tuples in a record, as those who draw have it
+        self._ring: SharedRing | None = SharedRing(part.segment)
+        self._lock = threading.Lock()  # an end is for one thread at a time
+        self._batch = batch  # tuples that tasks take at once, whatever they say; 0: as they say
+        self._empty = False  # as far as we know, and the bell will tell
+        self._looked_ns = 0
+        self.decode: Decode | None = None
+
+    # -- putting
+
+    def put(self, payload: bytes) -> bool:
+        """False if there is no room. What is put into a queue that has ended is lost, as all that was in it."""
+        with self._lock:
+            if self._ring is None:
+                return True
+            result = self._ring.core.write(0, _CAME.pack(system_clock()) + payload)
+            if result == layout.BELL:
+                self._ring_bell()
+            self._agree(0)
+        if result < 0:
+            raise self._broken(f"code={result}")
+        return result != layout.NONE
+
+    def _agree(self, most: int) -> None:
+        """How many tuples a record is to have: as many as whoever draws says, unless it is 0."""
+        if self._batch:
+            return
+        memory = self.part.segment.memory
+        if most and most != self.portion:
+            _PORTION.pack_into(memory, layout.SPARE, most)
+        self.portion = min(max(1, int(_PORTION.unpack_from(memory, layout.SPARE)[0])), MOST)
+
+    # -- taking
+
+    def __bool__(self) -> bool:
+        return not self._empty or system_clock() - self._looked_ns > LOOK_AGAIN_NS
+
+    def take(self, most: int) -> tuple[int, Sequence[Any]]:
+        """When the next record was put, and the bundles in it; none if there is none, or others are at it."""
+        for _ in range(TRIES):
+            record, armed = self._read(most)
+            if record is not None:
+                assert self.decode is not None
+                return _CAME.unpack_from(record)[0], self.decode(memoryview(record)[_CAME.size :])
+            if armed:
+                return 0, ()
+            time.sleep(BUSY_S)
+        return 0, ()
+
+    def _read(self, most: int) -> tuple[bytes | None, bool]:
+        with self._lock:
+            if self._ring is None:
+                self._empty, self._looked_ns = True, system_clock()
+                return None, True
+            core = self._ring.core
+            try:
+                records = core.read(1)
+                if records:
+                    core.release()
+                armed = core.want_data(layout.MODE_BELL)
+            except ValueError as error:
+                raise self._broken(str(error)) from None
+            if records and not armed:
+                self._ring_bell()  # there is more, for another
+            self._empty, self._looked_ns = armed, system_clock()
+            self._agree(most)
+        return (records[0][1] if records else None), armed
+
+    def _broken(self, how: str) -> RingError:
+        path = self.part.segment.path
+        return RingError(f"a node's queue is broken: {how} path={path}; did something else write there?")
+
+    # -- the bell
+
+    def pass_on(self) -> None:
+        """Wake one who sleeps, in the place of one who was woken and cannot draw."""
+        with self._lock:
+            if self._ring is not None:
+                self._ring_bell()
+
+    def _ring_bell(self) -> None:
+        try:
+            os.write(self.part.bell, RING_A_BELL)
+        except BlockingIOError:
+            pass  # it has been rung often enough
+
+    def bell(self) -> int | None:
+        """A number of the bell's file for who would listen, to be closed by them. None if the queue has ended."""
+        with self._lock:
+            return None if self._ring is None else os.dup(self.part.bell)
+
+    def heard(self) -> None:
+        self._empty = False
+
+    # -- looking in, and the end
+
+    @property
+    def queued(self) -> int:
+        """Records in it, as far as their mean size tells."""
+        with self._lock:
+            if self._ring is None:
+                return 0
+            found = self._ring.statistics()
+        if not found.held:
+            return 0
+        mean = found.bytes / max(1, found.records) + layout.RECORD_BYTES + layout.UNIT / 2
+        return max(1, round(found.held / mean))
+
+    def close(self) -> None:
+        """The circle is over. What others still do with the queue is up to them."""
+        with self._lock:
+            ring, self._ring = self._ring, None
+            if ring is not None:
+                os.close(self.part.bell)
+                ring.detach()
+
+
+class Ear:
+    """A runner that listens to the bell of a queue, for a host that would draw. Used by the runner's thread."""
+
+    def __init__(self, queue: NodeQueue, runner: Runner, bell: int) -> None:
+        self.queue = queue
+        self._runner = runner
+        self._bell = bell  # its own, as a runner knows files by their number
+        self._open = False
+        self.listen(True)
+
+    def listen(self, wanted: bool) -> None:
+        """A host that could not run what it drew does not listen, so that another is woken."""
+        if wanted != self._open:
+            self._open = wanted
+            if wanted:
+                self._runner.watch(self._bell, self._on_bell, reading=True, writing=False, alone=True)
+            else:
+                self._runner.unwatch(self._bell)
+
+    def _on_bell(self, readable: bool, writable: bool) -> None:
+        try:
+            os.read(self._bell, 1 << 16)
+        except BlockingIOError:
+            pass  # another was faster
+        self.queue.heard()
+
+    def close(self) -> None:
+        self.listen(False)
+        os.close(self._bell)

@@ -1,0 +1,169 @@
+"""A node's queue, by two ends in one process: what is put is taken once, and whoever sleeps hears of it."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator
+
+import pytest
+
+from tailrace.core.circle import Circle, circle_of
+from tailrace.core.messages import Member
+from tailrace.core.plan import make_plan
+from tailrace.errors import RingError
+from tailrace.policy import least_work
+from tailrace.ring import layout
+from tailrace.ring.owner import own_id
+from tailrace.ring.segment import FOLDER
+from tailrace.runtime.channels import offer_ring, take_ring
+from tailrace.runtime.nodequeue import MOST, NodeQueue
+from tailrace.runtime.wire import decode_bundles, encode
+from tailrace.sim.shapes import SimSink, SimSource, mark
+from tailrace.topology import Topology
+
+CIRCLE = Circle(0, ((0, 1), (1, 2)))
+
+
+def _end(name: str, nonce: str, batch: int = 0) -> NodeQueue:
+    queue = NodeQueue(take_ring(name, nonce, "queue"), CIRCLE, batch)
+    queue.decode = decode_bundles
+    return queue
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[NodeQueue, NodeQueue]]:
+    """Of one ring, whose names are gone."""
+    made = offer_ring("unit", "queue")
+    found = [_end(made.segment.path.name, made.segment.nonce.hex()) for _ in range(2)]
+    made.withdraw()
+    made.close()
+    yield found[0], found[1]
+    for queue in found:
+        queue.close()
+    assert not list(FOLDER.glob(f"tailrace-unit-*-{own_id()}-*"))
+
+
+def bundle(number: int) -> tuple[object, ...]:
+    return (number, 0, 0, number, None, [number])
+
+
+def rung(queue: NodeQueue) -> bool:
+    """Whether one who listens would be woken. The bell is silent afterwards."""
+    bell = queue.bell()
+    assert bell is not None
+    try:
+        return bool(select.select([bell], (), (), 0)[0]) and bool(os.read(bell, 1 << 16))
+    finally:
+        os.close(bell)
+
+
+def test_what_is_put_is_taken_once_in_its_order_and_knows_when_it_came(ends: tuple[NodeQueue, NodeQueue]) -> None:
+    one, other = ends
+    for number in range(5):
+        assert one.put(encode([bundle(number)]))
+    taken = [(one, other)[number % 2].take(1) for number in range(6)]
+    assert [bundles for _, bundles in taken] == [[bundle(number)] for number in range(5)] + [()]
+    times = [came_ns for came_ns, _ in taken[:5]]
+    assert times == sorted(times) and times[0] > 0
+
+
+def test_the_bell_rings_for_one_who_found_nothing_and_is_passed_on(ends: tuple[NodeQueue, NodeQueue]) -> None:
+    one, other = ends
+    assert not rung(other)
+    one.put(encode([bundle(1)]))
+    assert not rung(other), "nobody has asked for it"
+    assert other.take(1)[1] and not rung(other)
+    assert not other, "it knows that nothing is left"
+    one.put(encode([bundle(2)]))
+    assert rung(other)
+    other.heard()
+    assert other
+    one.put(encode([bundle(3)]))
+    assert not rung(other), "who was woken for the first has not asked again"
+    assert other.take(1)[1] == [bundle(2)]
+    assert rung(one), "whoever draws wakes another for the rest"
+
+
+def test_who_draws_says_how_much_at_once(ends: tuple[NodeQueue, NodeQueue]) -> None:
+    one, other = ends
+    assert one.portion == 1
+    other.take(40)
+    one.put(encode([bundle(1)]))
+    assert one.portion == other.portion == 40
+    other.take(10 * MOST)
+    one.put(encode([bundle(1)]))
+    assert one.portion == MOST
+
+
+def test_a_batch_is_what_its_operator_takes_at_once() -> None:
+    made = offer_ring("unit", "queue")
+    queue = _end(made.segment.path.name, made.segment.nonce.hex(), batch=16)
+    made.withdraw()
+    made.close()
+    queue.take(1)
+    assert queue.portion == 16
+    queue.close()
+
+
+def test_a_full_queue_takes_no_more_until_there_is_room(ends: tuple[NodeQueue, NodeQueue]) -> None:
+    one, other = ends
+    payload = encode([(0, 0, 0, 0, None, [b"x" * 100_000])])
+    put = 0
+    while one.put(payload):
+        put += 1
+    assert put == 10 and abs(other.queued - put) <= 1
+    assert other.take(1)[1] and one.put(payload)
+
+
+def test_an_end_that_is_closed_takes_all_and_has_nothing(ends: tuple[NodeQueue, NodeQueue]) -> None:
+    one, other = ends
+    one.put(encode([bundle(1)]))
+    other.close()
+    assert other.put(b"lost, as all that is in a queue that is over") and other.take(1) == (0, ()) and not other
+    assert other.bell() is None and other.queued == 0
+    other.pass_on()
+    assert one.take(1)[1] == [bundle(1)], "what others do with it is up to them"
+
+
+def test_rubbish_in_the_ring_is_an_error(ends: tuple[NodeQueue, NodeQueue]) -> None:
+    one, _ = ends
+    one.put(encode([bundle(1)]))
+    memory = one.part.segment.memory
+    memory[layout.DATA[layout.SHARED] + 8] ^= 0xFF  # the length of the first record
+    memory[layout.DATA[layout.SHARED] + 11] = 0xFF
+    with pytest.raises(RingError, match=r"a node's queue is broken: .*; did something else write there\?"):
+        one.take(1)
+
+
+def test_the_spare_word_is_in_nobody_s_way() -> None:
+    used = layout.OFFSETS["ring_shared.closed"] + 4
+    assert used <= layout.SPARE <= layout.OFFSETS["ring_shared.slots"] - 4
+
+
+# -- circles
+
+
+def _topology() -> Topology:
+    topology = Topology("circles")
+    stream = topology.source("s", SimSource("s", 1), tasks=1).map("work", mark("w"), tasks=3)
+    stream.map("load", mark("l"), tasks=3, grouping=least_work(len)).sink("out", SimSink(), tasks=1)
+    return topology
+
+
+def test_workers_of_a_machine_find_one_circle_and_its_maker_has_tasks() -> None:
+    plan = make_plan(_topology(), 4, shared_queues="node")
+    work, load = plan.operators[1], plan.operators[2]
+    assert plan.homes(work) == (1, 2, 3)
+    here = {worker: Member(worker + 10, ("here", worker)) for worker in range(3)}
+    members = {**here, 3: Member(13, ("there", 3))}
+    circles = [circle_of(plan, work, members, worker) for worker in range(5)]
+    assert circles[0] == circles[1] == circles[2] == Circle(1, ((0, 10), (1, 11), (2, 12)))
+    assert circles[3] is None, "it is alone on its machine"
+    assert circles[4] is None, "it is no member"
+    assert circle_of(plan, load, members, 1) is None, "those behind an edge by load share by worker"
+    assert load.shared and not load.by_machine
+    replaced = circle_of(plan, work, {**members, 0: Member(14, ("here", 0))}, 1)
+    assert replaced != circles[1], "a new epoch is a new circle, though it only puts"
+    alone = circle_of(plan, work, {worker: member for worker, member in members.items() if worker != 2}, 1)
+    assert alone is None, "one worker with tasks needs no queue but its own"
