@@ -129,8 +129,10 @@ def reproduce() -> None:
       tailrace reproduce hone
       tailrace reproduce hone --figure 6 --json figures.json
       tailrace reproduce osg
+      tailrace reproduce du --testbed
 
-    A grid of simulations runs on Spark, this machine's or a cluster's. A run that was interrupted goes on where it was.
+    A grid of simulations runs on Spark, this machine's or a cluster's. What a paper measured on a testbed is measured
+    on live workers of this machine. A run that was interrupted goes on where it was.
     """
 
 
@@ -238,7 +240,7 @@ def osg(**options: Any) -> None:
       tailrace reproduce osg --figure 6 --streams 1     a first look
       tailrace reproduce osg --figure best              policies that know nothing against one that knows all
       tailrace reproduce osg --streams 100 --seeds 50 --master spark://host:7077 --cells hdfs:///tmp/osg
-      tailrace reproduce osg --testbed                  measured on worker processes: 12, 13, 14
+      tailrace reproduce osg --testbed                  measured on live workers: 12, 13, 14
 
     OSG as its authors published it, its ablations, pull and least_work are added to what the paper compares.
     """
@@ -255,7 +257,7 @@ def du(**options: Any) -> None:
     \b
       tailrace reproduce du                             all, 16 minutes of CPU
       tailrace reproduce du --figure replay --streams 2
-      tailrace reproduce du --testbed                   measured on worker processes: 20 minutes, which must be quiet
+      tailrace reproduce du --testbed                   measured on live workers: 24 minutes of an idle machine
       tailrace reproduce du --testbed --figure table2   or table3, table5, shared_queue, 4, 5
 
     Simulated, where the paper measured; the project's own variants beside the paper's, and where each technique loses.
