@@ -183,7 +183,8 @@ def _study_options(
         click.option(
             "--cells",
             metavar="URL",
-            help="Parquet folder of single results, for executors too.  [default: reproduce/<paper>/cells]",
+            help="Parquet folder of single results, for executors too; a testbed's repeats.  "
+            "[default: reproduce/<paper>/cells, or reproduce/<paper>_testbed/cells]",
         ),
         master_option,
         conf_option,

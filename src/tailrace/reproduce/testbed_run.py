@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tailrace.bench.tail import STEMS, in_words
 from tailrace.bench.tail_table import ENOUGH_REPEATS
 from tailrace.bench.turns import Contest, Figures, machine_facts, machine_line, take_turns
 from tailrace.reproduce.kept import Kept
@@ -20,8 +21,6 @@ Tell = Callable[[str], None]
 
 START_S = 0.7
 """To start workers and to stop them, about."""
-
-IN_WORDS = {"mean_ms": "mean", "p99_ms": "p99"}
 
 
 @dataclass(frozen=True)
@@ -58,29 +57,25 @@ class _Measuring:
     def left_s(self) -> float:
         return len(self.missing()) * sum(map(self.takes_s, self.figure.trials))
 
-    def measure(self, repeat: int, elsewhere_s: float, tell: Tell) -> None:
+    def measure(self, repeat: int, others_s: float, tell: Tell) -> None:
         """One turn for each trial; a busy minute of the machine hurts all of them alike.
 
-        ``elsewhere_s`` is left for other repeats and figures.
+        ``others_s`` is left for other figures.
         """
-        left = [self.takes_s(trial) for trial in self.figure.trials]
-        tell(f"{file_stem(self.figure.name)}, repeat {repeat + 1}: {_about(sum(left) + elsewhere_s)} left in all")
+        left_s = self.left_s() + others_s
+        tell(f"{file_stem(self.figure.name)}, repeat {repeat + 1}: {_about(left_s)} left in all")
 
         def run(trial: Trial) -> Figures:
+            nonlocal left_s
             measured = self.study.measure(trial, repeat, self.length)
-            left.pop(0)
+            left_s -= self.takes_s(trial)
             return {trial.key(measure): value for measure, value in measured.items()}
-
-        def in_words(figures: Figures) -> str:
-            named = {key.rpartition("/")[2]: value for key, value in figures.items()}
-            found = ", ".join(f"{word} {named[measure]:,.1f}" for measure, word in IN_WORDS.items() if measure in named)
-            return f"{found} ms; {_about(sum(left) + elsewhere_s)} left"
 
         contests = [
             Contest(f"{trial.experiment} {trial.at:.2g}, {trial.technique}", partial(run, trial))
             for trial in self.figure.trials
         ]
-        samples = take_turns(contests, 1, tell, in_words)
+        samples = take_turns(contests, 1, tell, lambda figures: f"{in_words(figures)}; {_about(left_s)} left")
         self.kept.add(repeat, {key: values[0] for key, values in samples.items()})
 
     def samples(self) -> Samples:
@@ -113,10 +108,9 @@ def reproduce_live(
     flat |= {"repeats": sizes.repeats, "length": sizes.length, **facts}
     while waiting:
         measuring = waiting.pop(0)
-        missing = measuring.missing()
-        for done, repeat in enumerate(missing):
-            own_s = measuring.left_s() * (len(missing) - done - 1) / (len(missing) - done)
-            measuring.measure(repeat, own_s + sum(other.left_s() for other in waiting), tell)
+        others_s = sum(other.left_s() for other in waiting)
+        for repeat in measuring.missing():
+            measuring.measure(repeat, others_s, tell)
         flat |= _report(measuring, results, say)
     say(f"\n{machine_line(facts)}")
     return flat
@@ -145,7 +139,7 @@ def losses(figure: LiveFigure, rows: Sequence[Row]) -> list[str]:
     """Where a technique is worse than the default by the measure that it is judged by."""
     lost = [row for row in rows if row["measure"] == figure.judged_by and row["cut"] is not None and row["cut"] < 0]
     words = [f"{row['technique']} at {row['experiment']} {row['at']:g} ({shown(row['cut'], '%')})" for row in lost]
-    name = IN_WORDS[figure.judged_by]
+    name = STEMS[figure.judged_by]
     return [f"Worse than the default by {name}: {', '.join(words)}." if words else f"Nowhere worse by {name}."]
 
 
