@@ -61,6 +61,20 @@ def test_help_shows_examples(command: tuple[str, ...]) -> None:
         (("reproduce", "hone", "--figure", "9"), "'--figure': '9' is not one of '6', '7', '8'"),
         (("reproduce", "osg", "--figure", "3"), "'11', 'late', 'best'."),
         (("reproduce", "du", "--figure", "6"), "'--figure': '6' is not one of '3', '4', '5', 'table2'"),
+        (
+            ("reproduce", "du", "--testbed", "--figure", "3"),
+            "'--figure': '3' is not one of 'table2', 'table3', 'shared",
+        ),
+        (
+            ("reproduce", "osg", "--figure", "12", "--testbed", "--repeats", "0"),
+            "'--repeats': 0 is not in the range x>=1",
+        ),
+        (("reproduce", "osg", "--figure", "12"), "'--figure': '12' is not one of '4', '5', '6'"),
+        (
+            ("reproduce", "du", "--repeats", "2"),
+            "--repeats: only a testbed has it; did you mean --testbed, or --streams?",
+        ),
+        (("reproduce", "du", "--testbed", "--streams", "2"), "--streams: a testbed is measured on this machine, with"),
         (("reproduce", "hone", "--streams", "0"), "'--streams': 0 is not in the range x>=1"),
         (("reproduce", "hone", "--json", "no/such/f.json"), "--json: no such folder: "),
         (("demo", "--seconds", "0.1"), "'--seconds': 0.1 is not in the range x>=1.0"),
@@ -86,6 +100,12 @@ def test_bad_options_are_named(arguments: tuple[str, ...], expected: str) -> Non
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert expected in result.output
+
+
+def test_a_study_without_a_testbed_says_which_have_one() -> None:
+    result = invoke("reproduce", "turbostream", "--testbed")
+    assert result.exit_code == 1
+    assert "no testbed figures: study=turbostream: did you mean one of du," in result.output
 
 
 def test_demo_does_not_mix_its_output_with_another(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "launch": BELOW_SPARK | {"spark"},
     "bench": BELOW_BENCH,
     "demo": BELOW_BENCH,
-    "reproduce": BELOW_BENCH,  # studies know no Spark, but what runs them does, as in bench
+    "reproduce": BELOW_BENCH | {"bench"},  # studies know no Spark, but what runs them does, as in bench
     "cli": BELOW_BENCH | {"bench", "demo", "reproduce"},
     "__main__": {"cli"},
     ROOT: BELOW_BENCH - {ROOT},

@@ -112,12 +112,24 @@ def test_tuples_that_cost_nothing_have_no_model() -> None:
         made("sol").model()
 
 
+def test_speeds_that_change_have_no_model() -> None:
+    with pytest.raises(OptionError, match=r"speeds that change midway have no model: workload=micro later=\(2.0,"):
+        made("micro", replace(SMALL, later=(2.0,) * 5)).model()
+
+
+def test_stalls_are_as_rare_and_as_long_as_drawn() -> None:
+    rare = replace(SMALL, stalls=True, stall_share=0.001, stall_factor=20.0)
+    assert rare.stall == Stalls(SMALL.seed, 0.001, 20.0)
+    assert rare.capacity == pytest.approx(5 / 1.019)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"tuples": 0}, "a workload needs more than nothing: tuples=0"),
         ({"load": -1}, "a workload needs more than nothing: load=-1"),
         ({"slowness": (1.0, 4.0)}, r"a slowness above zero for each task, or none: slowness=\(1.0, 4.0\) tasks=5"),
+        ({"later": (0.0,) * 5}, r"a slowness above zero for each task, or none: later=\(0.0, .* tasks=5"),
     ],
 )
 def test_a_draw_of_nothing_is_refused(wrong: dict[str, float], message: str) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from tailrace.cli import common
 from tailrace.cli.common import Conf, check_folder_of, conf_option, errors_for_people, master_option, write_figures
@@ -126,9 +129,26 @@ def reproduce() -> None:
       tailrace reproduce hone
       tailrace reproduce hone --figure 6 --json figures.json
       tailrace reproduce osg
+      tailrace reproduce du --testbed
 
-    A grid of simulations runs on Spark, this machine's or a cluster's. A run that was interrupted goes on where it was.
+    A grid of simulations runs on Spark, this machine's or a cluster's. What a paper measured on a testbed is measured
+    on live workers of this machine. A run that was interrupted goes on where it was.
     """
+
+
+def _check_figure(
+    simulated: list[str], context: click.Context, option: click.Parameter, name: str | None
+) -> str | None:
+    """A study's testbed has figures of its own."""
+    known = simulated
+    if context.params["testbed"]:
+        from tailrace.reproduce.testbed import live_study
+
+        with errors_for_people():
+            known = [figure.name for figure in live_study(str(context.command.name)).figures]
+    if name is not None and name not in known:
+        raise click.BadParameter(f"{name!r} is not one of {', '.join(map(repr, known))}.")
+    return name
 
 
 def _study_options(
@@ -136,7 +156,20 @@ def _study_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """What the commands of all studies have in common."""
     options = [
-        click.option("--figure", type=click.Choice(figures), help="This one only.  [default: all]"),
+        click.option(
+            "--testbed",
+            is_flag=True,
+            is_eager=True,
+            help="Instead of simulations: what the paper measured, on worker processes of this machine.",
+        ),
+        click.option(
+            "--figure",
+            metavar=f"[{'|'.join(figures)}]",
+            callback=partial(_check_figure, figures),
+            help="This one only; a testbed has others.  [default: all]",
+        ),
+        click.option("--repeats", type=click.IntRange(1), help="Of a testbed's measurements.  [default: 3]"),
+        click.option("--quick", is_flag=True, help="Of a testbed: one repeat of a fifth, to see that it works."),
         click.option("--streams", type=click.IntRange(1), default=streams, show_default=True, help="Random inputs."),
         click.option(
             "--seeds", type=click.IntRange(1), default=seeds, show_default=True, help="Of the schedulers, an input."
@@ -145,12 +178,13 @@ def _study_options(
         click.option(
             "--out",
             type=click.Path(file_okay=False, path_type=Path),
-            help="For CSV and SVG.  [default: reproduce/<paper>/results]",
+            help="For CSV and SVG.  [default: reproduce/<paper>/results, or reproduce/<paper>_testbed/results]",
         ),
         click.option(
             "--cells",
             metavar="URL",
-            help="Parquet folder of single results, for executors too.  [default: reproduce/<paper>/cells]",
+            help="Parquet folder of single results, for executors too; a testbed's repeats.  "
+            "[default: reproduce/<paper>/cells, or reproduce/<paper>_testbed/cells]",
         ),
         master_option,
         conf_option,
@@ -207,6 +241,7 @@ def osg(**options: Any) -> None:
       tailrace reproduce osg --figure 6 --streams 1     a first look
       tailrace reproduce osg --figure best              policies that know nothing against one that knows all
       tailrace reproduce osg --streams 100 --seeds 50 --master spark://host:7077 --cells hdfs:///tmp/osg
+      tailrace reproduce osg --testbed                  measured on live workers: 12, 13, 14
 
     OSG as its authors published it, its ablations, pull and least_work are added to what the paper compares.
     """
@@ -223,6 +258,8 @@ def du(**options: Any) -> None:
     \b
       tailrace reproduce du                             all, 16 minutes of CPU
       tailrace reproduce du --figure replay --streams 2
+      tailrace reproduce du --testbed                   measured on live workers: 24 minutes of an idle machine
+      tailrace reproduce du --testbed --figure table2   or table3, table5, shared_queue, 4, 5
 
     Simulated, where the paper measured; the project's own variants beside the paper's, and where each technique loses.
     """
@@ -231,7 +268,56 @@ def du(**options: Any) -> None:
     _reproduce(DU, **options)
 
 
-def _reproduce(
+def _reproduce(study: Any, testbed: bool, repeats: int | None, quick: bool, **options: Any) -> None:
+    check_folder_of(options["json_file"])
+    if testbed:
+        _refuse(SIMULATED_ONLY, "a testbed is measured on this machine, with --repeats and --quick")
+        _measure(study.name, repeats, quick, options["figure"], options["json_file"], options["out"], options["cells"])
+    else:
+        _refuse(MEASURED_ONLY, "only a testbed has it; did you mean --testbed, or --streams?")
+        _simulate(study, **options)
+
+
+SIMULATED_ONLY = ("streams", "seeds", "master", "conf")
+MEASURED_ONLY = ("repeats", "quick")
+
+
+def _refuse(options: tuple[str, ...], why: str) -> None:
+    context = click.get_current_context()
+    for name in options:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.BadParameter(why, param_hint=f"--{name}")
+
+
+def _measure(
+    study: str,
+    repeats: int | None,
+    quick: bool,
+    figure: str | None,
+    json_file: Path | None,
+    out: Path | None,
+    cells: str | None,
+) -> None:
+    from tailrace.reproduce.testbed import live_study
+    from tailrace.reproduce.testbed_run import QUICK, LiveSizes, reproduce_live
+
+    home = Path("reproduce") / f"{study}_testbed"
+    sizes = QUICK if quick else LiveSizes()
+    with errors_for_people():
+        live = live_study(study)
+        found = reproduce_live(
+            live,
+            live.figures if figure is None else [live.figure(figure)],
+            sizes if repeats is None else replace(sizes, repeats=repeats),
+            cells=Path(cells or home / "cells"),
+            results=out or home / "results",
+            say=click.echo,
+            tell=partial(click.echo, err=True),
+        )
+    write_figures(json_file, found)
+
+
+def _simulate(
     study: Any,
     figure: str | None,
     streams: int,
@@ -242,7 +328,6 @@ def _reproduce(
     master: str | None,
     conf: Conf,
 ) -> None:
-    check_folder_of(json_file)
     from tailrace.reproduce.run import reproduce as run_study
 
     home = Path("reproduce") / study.name

@@ -151,7 +151,8 @@ def _erlang_ms(servers: int, load: float) -> float:
     return 1_000 * mean_wait(servers, load * servers * MU, MU)
 
 
-def _claims_3(rows: Sequence[Row]) -> list[Claim]:
+def shared_queue_claims(rows: Sequence[Row]) -> list[Claim]:
+    """Of Sec. 5.1.2."""
     claims = []
     for experiment, suffix, words in (("bolt", "", "exponential"), ("sleeping_bolt", "_constant", "constant")):
         own, shared = (_row(rows, experiment, SHARED_LOAD, t, "wait_ms") for t in ("none", "shared_queue"))
@@ -163,6 +164,10 @@ def _claims_3(rows: Sequence[Row]) -> list[Claim]:
             key = f"shared_queue_{measure[:-3]}_cut{suffix}"
             row = _row(rows, experiment, SHARED_LOAD, "shared_queue", measure)
             claims.append(_cut(key, f"{NAMES[measure]}, {words} durations", theirs, row))
+    return claims
+
+
+def _claims_3(rows: Sequence[Row]) -> list[Claim]:
     held = [
         row["value_low"] is not None
         and row["value_low"] <= _erlang_ms(int(row["at"]), round(row["at"] % 1, 6)) <= row["value_high"]
@@ -171,7 +176,7 @@ def _claims_3(rows: Sequence[Row]) -> list[Claim]:
     ]
     own_ms, shared_ms = _erlang_ms(1, SHARED_LOAD), _erlang_ms(SERVERS_A_WORKER, SHARED_LOAD)
     return [
-        *claims,
+        *shared_queue_claims(rows),
         Claim("shared_queue_delay_own_erlang_ms", "ms, M/M/1 by formula", "", 2.07, own_ms),
         Claim("shared_queue_delay_shared_erlang_ms", "ms, M/M/4 by formula", "", 0.516, shared_ms),
         Claim(

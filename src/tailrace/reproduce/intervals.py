@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import pi, sqrt, tan
-from statistics import NormalDist
+from statistics import NormalDist, fmean, median, stdev
 
 CONFIDENCE = 0.95
 MOST = 1_000
@@ -29,6 +30,18 @@ def student_t(samples: int) -> float:
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
     return sum(term / float(freedom) ** power for power, term in enumerate(terms))
+
+
+def median_interval(samples: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """The median of a few measurements, and the interval of their mean. A single one has none.
+
+    A busy moment spoils a mean more than a median. No two differ by more than a standard deviation, so up to six
+    samples the median is within the interval.
+    """
+    if len(samples) < 2:
+        return median(samples), None, None
+    mean, reach = fmean(samples), student_t(len(samples)) * stdev(samples) / sqrt(len(samples))
+    return median(samples), mean - reach, mean + reach
 
 
 def student_t_table() -> list[tuple[int, float]]:

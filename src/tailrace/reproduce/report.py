@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.chart import render_chart
-from tailrace.reproduce.study import FORMATS, Claim, Figure, Row
+from tailrace.reproduce.study import FORMATS, Claim, Drawn, Row
 
 HEADINGS = ("claim", "theirs", "ours [95%]", "difference", "at")
 
@@ -34,9 +34,14 @@ def shown_difference(claim: Claim) -> str:
     return shown(claim.difference, claim.unit, "+").replace(" %", " points")
 
 
-def render_claims(figure: Figure, claims: Sequence[Claim]) -> str:
+def render_claims(figure: Drawn, claims: Sequence[Claim]) -> str:
     name = f"Figure {figure.name}" if figure.name.isdecimal() else figure.name
     return render_table(f"{name}: {figure.title}", claims)
+
+
+def file_stem(name: str) -> str:
+    """``figure6`` for Figure 6; other names are their own."""
+    return f"figure{name}" if name.isdecimal() else name
 
 
 def render_table(heading: str, claims: Sequence[Claim]) -> str:
@@ -59,10 +64,10 @@ def flat_claims(claims: Iterable[Claim]) -> dict[str, float]:
     return flat
 
 
-def write_figure(figure: Figure, rows: Sequence[Row], claims: Sequence[Claim], folder: Path) -> list[Path]:
+def write_figure(figure: Drawn, rows: Sequence[Row], claims: Sequence[Claim], folder: Path) -> list[Path]:
     """``figure6.csv`` with the points, or ``table2.csv``; ``figure6.claims.csv``, and the charts."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem = f"figure{figure.name}" if figure.name.isdecimal() else figure.name
+    stem = file_stem(figure.name)
     files = {f"{stem}.csv": _csv(rows), f"{stem}.claims.csv": _csv([_claim_row(claim) for claim in claims])}
     files |= {f"{stem}{part}.svg": render_chart(chart) for part, chart in figure.charts(rows).items()}
     for name, text in files.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tailrace.chart import Chart
 from tailrace.errors import OptionError
@@ -48,6 +48,17 @@ class Claim:
     @property
     def difference(self) -> float | None:
         return None if self.theirs is None else self.ours - self.theirs
+
+
+class Drawn(Protocol):
+    """What a report needs of a figure: simulated ones and measured ones have it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def charts(self) -> Callable[[Sequence[Row]], Mapping[str, Chart]]: ...
 
 
 @dataclass(frozen=True)

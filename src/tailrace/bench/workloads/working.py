@@ -42,6 +42,19 @@ class Arrival(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Speeds:
+    """How many times as long everything takes each task, and from which tuple on it takes otherwise. Empty: once."""
+
+    slowness: tuple[float, ...] = ()
+    later: tuple[float, ...] = ()
+    middle: int = 0
+
+    def of(self, task: int) -> tuple[float, float]:
+        before = self.slowness[task] if self.slowness else 1.0
+        return before, self.later[task] if self.later else before
+
+
+@dataclass(frozen=True)
 class Work:
     """What an operator does with the body of a tuple. Whatever a task is slow by, it is slow at everything."""
 
@@ -49,7 +62,7 @@ class Work:
     result: Callable[[Any], Any]
     folder: str  # for notes
     means: Means = field(default_factory=Sleeping)
-    slowness: tuple[float, ...] = ()  # of each task; empty: all 1
+    speeds: Speeds = field(default_factory=Speeds)
     stalls: Stalls | None = None
 
 
@@ -59,19 +72,18 @@ class Working:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._spend = work.means.open()
-        self._slowness = 1.0
         self._times: Counter[int] = Counter()  # executions of a tuple by this task, where stalls are drawn
         self._notes = array("q")
 
     def open(self, context: Context) -> None:
         self._operator, self._task, self._epoch = context.operator, context.task, context.epoch
-        if self._work.slowness:
-            self._slowness = self._work.slowness[context.task]
+        self._slowness = self._work.speeds.of(context.task)
 
     def process(self, item: Item) -> Item:
         index, due_ns, body = item
         began_ns = system_clock()
-        work_ns = int(self._work.cost_ns(body) * self._slowness * self._stall(index))
+        slowness = self._slowness[index >= self._work.speeds.middle]
+        work_ns = int(self._work.cost_ns(body) * slowness * self._stall(index))
         self._spend(work_ns)
         self._notes.extend((index, work_ns, began_ns, system_clock()))
         return index, due_ns, self._work.result(body)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tailrace.bench.workloads.spending import Means, Sleeping, Stalls
 from tailrace.bench.workloads.timetable import Item, Timetable
-from tailrace.bench.workloads.working import Ending, Work, Working
+from tailrace.bench.workloads.working import Ending, Speeds, Work, Working
 from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError
 from tailrace.policy import Grouping, local, shuffle
@@ -38,16 +38,19 @@ class Draw:
     sources: int = 1  # tasks of the source, which take turns
     poisson: bool = False  # otherwise evenly spaced
     slowness: tuple[float, ...] = ()  # of each task; empty: all 1
-    stalls: bool = False  # 1% of all executions take 50 times as long
+    later: tuple[float, ...] = ()  # the same from the middle of the stream on; empty: as before
+    stalls: bool = False  # some executions take many times as long
+    stall_share: float = 0.01
+    stall_factor: float = 50.0
 
     def __post_init__(self) -> None:
         for name in ("tuples", "load", "unit_ns", "tasks", "sources"):
             if getattr(self, name) <= 0:
                 raise OptionError(f"a workload needs more than nothing: {name}={getattr(self, name)}")
-        if self.slowness and (len(self.slowness) != self.tasks or min(self.slowness) <= 0):
-            raise OptionError(
-                f"a slowness above zero for each task, or none: slowness={self.slowness} tasks={self.tasks}"
-            )
+        for name in ("slowness", "later"):
+            slow = getattr(self, name)
+            if slow and (len(slow) != self.tasks or min(slow) <= 0):
+                raise OptionError(f"a slowness above zero for each task, or none: {name}={slow} tasks={self.tasks}")
 
     def rng(self, what: str) -> Random:
         """The same for the same seed in every process; of its own for everything that is drawn."""
@@ -55,7 +58,7 @@ class Draw:
 
     @property
     def stall(self) -> Stalls | None:
-        return Stalls(self.seed) if self.stalls else None
+        return Stalls(self.seed, self.stall_share, self.stall_factor) if self.stalls else None
 
     @property
     def capacity(self) -> float:
@@ -132,6 +135,8 @@ class Workload:
         if not self.works_ns:
             raise OptionError(f"tuples that cost nothing have no queue to simulate: workload={self.name}")
         draw = self.draw
+        if draw.later:
+            raise OptionError(f"speeds that change midway have no model: workload={self.name} later={draw.later}")
         nodes = tuple(Node(1 / slow) for slow in draw.slowness) or (Node(),)
         service, due = Trace(self.keys, self.works_ns), Recorded(self.due_ns)
         return Model(due, service, draw.tuples, draw.tasks, draw.sources, nodes=nodes, link=Link(link_ns))
@@ -146,7 +151,8 @@ class Declare:
 
     def work(self, cost_ns: Callable[[Any], int], result: Callable[[Any], Any]) -> Work:
         draw, setup = self.draw, self.setup
-        return Work(cost_ns, result, setup.folder, setup.means, draw.slowness, draw.stall)
+        speeds = Speeds(draw.slowness, draw.later, draw.tuples // 2)
+        return Work(cost_ns, result, setup.folder, setup.means, speeds, draw.stall)
 
     def map(
         self, stream: Stream, name: str, cost_ns: Callable[[Any], int], result: Callable[[Any], Any] = itself
