@@ -75,8 +75,11 @@ def test_the_keys_are_flat_and_complete() -> None:
     keys += [f"{policy}_{what}" for policy in GROUPINGS for what in ("vs_full", "agreement")]
     keys += [f"balance_{place}{p}_p99_ms" for place in ("", "sim_") for p in BALANCERS]
     keys += [f"balance_{policy}_p99_cut" for policy in BALANCERS] + ["balance_fast_p99_cut"]
-    keys += [f"replay_{load}_{tail}_p999_ms" for load in ("low", "high", "chain") for tail in ("plain", "hedged")]
-    keys += ["replay_p999_cut", "replay_extra_work", "replay_high_load_loss", "replay_chain_p999_cut"]
+    settings = [f"{load}_{tail}" for load in ("low", "middle", "high", "chain") for tail in ("plain", "hedged")]
+    keys += [f"replay_{place}{setting}_p999_ms" for place in ("", "sim_") for setting in settings]
+    keys += [f"replay_{setting}_agreement" for setting in settings]
+    cuts = ("p999_cut", "extra_work", "middle_p999_cut", "high_load_loss", "chain_p999_cut")
+    keys += [f"replay_{place}{cut}" for place in ("", "sim_") for cut in cuts]
     keys += [f"shared_queue_{place}{stem}_cut" for place in ("", "sim_") for stem in ("delay", "p99", "p999")]
     for key in keys:
         assert len(result[f"{key}_spread"]) == 2, key
@@ -93,11 +96,22 @@ def test_hedging_is_compared_with_nothing_where_there_is_room_and_where_there_is
     assert result["replay_extra_work"] == pytest.approx(0.1)
     assert result["replay_high_load_loss"] == 0.0
     assert [(rule, seed) for _, rule, seed in asked] == [
-        (r, s) for s in (1, 2) for r in ("None", "adaptive_timeout") * 3
+        (r, s) for s in (1, 2) for r in ("None", "adaptive_timeout") * 4
     ]
     shown = render_table(chosen_rows(ROWS, ["replay"]), result)
-    words = "Hedging cuts p99.9 by 50% for 10.0% more executions, in a chain by 50%; at high load p99 changes by +0%."
-    assert words in shown
+    assert "Hedging, a chain: p99.9 lower by 50% for 10.0% more executions; simulated " in shown
+    assert "At 80% load p99 changes by +0%; simulated " in shown
+
+
+def test_the_simulator_has_the_stalls_and_the_rule_of_the_live_run() -> None:
+    """As many tuples as a rule needs to see before it hedges."""
+    result = run_tail_benchmark(
+        chosen_rows(ROWS, ["replay"]), replace(SIZES, tuples=6_000, repeats=1), lambda line: None
+    )
+    plain, hedged = (result[f"replay_sim_low_{name}_p999_ms"] for name in ("plain", "hedged"))
+    assert plain > 100, "one execution in a hundred takes 100 ms"
+    assert hedged < 0.6 * plain and result["replay_sim_p999_cut"] == pytest.approx(1 - hedged / plain)
+    assert result["replay_sim_chain_plain_executions"] == 3 and 1 < result["replay_sim_low_hedged_executions"] < 1.05
 
 
 def test_ratios_compare_runs_of_the_same_stream() -> None:
