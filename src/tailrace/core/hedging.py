@@ -63,6 +63,9 @@ class Hedging:
 
     def emitted(self, root: Root, now_ns: int) -> None:
         """A root is emitted for the first time, or again by recovery. A hedge of it is forgotten by that."""
+        if root.complete_ns:  # and not durable: a loss may have taken its rows
+            for edge in self._edges:
+                edge.forget(root.emissions)
         key = root.emissions[0]
         if key in self._pending or not (root.complete_ns or root.hedged):
             self._pending[key] = root

@@ -49,6 +49,10 @@ class Elsewhere:
         if place is not None:
             task, number = place
             self._heard[task] = max(self._heard[task], number)
+        self.forget(incarnations)
+
+    def forget(self, incarnations: Iterable[int]) -> None:
+        """Nobody will say when these are complete."""
         for incarnation in incarnations:
             self._places.pop(incarnation, None)
 
