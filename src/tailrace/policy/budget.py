@@ -38,7 +38,7 @@ SETTLING_NS = 5 * SECOND_NS
 ROOTS_REMEMBERED = 1_000  # over which work is averaged
 HEDGES_REMEMBERED = 200  # over which their cost and their luck are
 DOUBT = 20
-"""Hedges' worth of prior belief: until more is known, a hedge costs a root's work and half of them win."""
+"""Hedges' worth of prior belief: until more is known, a hedge costs a root's work, and just enough of them win."""
 
 CHEAPEST = 0.05
 """Of a root's work: what a hedge is charged at least, however much hedges have spared."""
@@ -146,7 +146,7 @@ class Budget:
 
     def worth(self) -> float:
         """0 to 1, by how many hedges are first."""
-        won = (self._won + 0.5 * DOUBT) / (self._settled + DOUBT)
+        won = (self._won + WORTHWHILE * DOUBT) / (self._settled + DOUBT)
         return min(1.0, max(LEAST, (won - WORTHLESS) / (WORTHWHILE - WORTHLESS)))
 
     def payable(self) -> float:
