@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tailrace import OptionError
-from tailrace.bench import tail_groupings, tail_queues, tail_replay
+from tailrace.bench import tail_groupings, tail_off, tail_queues, tail_replay
 from tailrace.bench.tail import Row, TailSizes, chosen_rows, latency_figures, run_tail_benchmark
 from tailrace.bench.tail_groupings import BALANCERS, GROUPINGS, LINK_NS, SETTLING_NS, SLOW_TASK, as_run
 from tailrace.bench.tail_rows import ROWS
@@ -60,12 +60,22 @@ def simulated_queues(workload: Workload, *, workers: int, tail: Tail) -> Outcome
     return Outcome([w // share + e.work_ns for w, e in zip(waits_ns, executed, strict=True)], executed, {})
 
 
+BEFORE = Path("before")
+
+
+def costlier_now(engine: Path, topology: str, tuples: int) -> float:
+    """A hundredth for words, two for the chain."""
+    return 10.0 if engine == BEFORE else {"words": 10.1, "chain": 10.2}[topology]
+
+
 @pytest.fixture(autouse=True)
 def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     asked.clear()
     monkeypatch.setattr(tail_groupings, "run_workload", simulated_run)
     monkeypatch.setattr(tail_replay, "run_workload", hedged_run)
     monkeypatch.setattr(tail_queues, "run_workload", simulated_queues)
+    monkeypatch.setattr(tail_off, "cpu_us", costlier_now)
+    monkeypatch.setattr(tail_off, "folder_before", lambda given: BEFORE)
 
 
 def test_the_keys_are_flat_and_complete() -> None:
@@ -80,8 +90,11 @@ def test_the_keys_are_flat_and_complete() -> None:
     keys += [f"{policy}_{what}" for policy in GROUPINGS for what in ("vs_full", "agreement")]
     keys += [f"balance_{place}{p}_p99_ms" for place in ("", "sim_") for p in BALANCERS]
     keys += [f"balance_{policy}_p99_cut" for policy in BALANCERS] + ["balance_p99_cut", "balance_fast_p99_cut"]
-    keys += [f"replay_{load}_{tail}_p999_ms" for load in ("low", "high", "chain") for tail in ("plain", "hedged")]
-    keys += ["replay_p999_cut", "replay_extra_work", "replay_high_load_loss", "replay_chain_p999_cut"]
+    settings = [f"{load}_{tail}" for load in ("low", "middle", "high", "chain") for tail in ("plain", "hedged")]
+    keys += [f"replay_{place}{setting}_p999_ms" for place in ("", "sim_") for setting in settings]
+    keys += [f"replay_{setting}_agreement" for setting in settings]
+    cuts = ("p999_cut", "extra_work", "middle_p999_cut", "high_load_loss", "chain_p999_cut")
+    keys += [f"replay_{place}{cut}" for place in ("", "sim_") for cut in cuts]
     keys += [
         f"shared_queue_{of}{place}{stem}_cut"
         for of in ("", "node_")
@@ -92,7 +105,7 @@ def test_the_keys_are_flat_and_complete() -> None:
         assert len(result[f"{key}_spread"]) == 2, key
         assert isinstance(result[key], float), key
     assert (result["repeats"], result["tuples"], result["unit_ms"]) == (2, 300, 0.25)
-    assert result["rows"] == ["grouping", "balance", "replay", "shared_queue"]
+    assert result["rows"] == ["grouping", "balance", "replay", "shared_queue", "off"]
     assert {"cores", "python", "platform", "load_before"} <= set(result)
     json.dumps(result)
 
@@ -103,11 +116,40 @@ def test_hedging_is_compared_with_nothing_where_there_is_room_and_where_there_is
     assert result["replay_extra_work"] == pytest.approx(0.1)
     assert result["replay_high_load_loss"] == 0.0
     assert [(rule, seed) for _, rule, seed in asked] == [
-        (r, s) for s in (1, 2) for r in ("None", "adaptive_timeout") * 3
+        (r, s) for s in (1, 2) for r in ("None", "adaptive_timeout") * 4
     ]
     shown = render_table(chosen_rows(ROWS, ["replay"]), result)
-    words = "Hedging cuts p99.9 by 50% for 10.0% more executions, in a chain by 50%; at high load p99 changes by +0%."
-    assert words in shown
+    assert "Hedging, a chain: p99.9 lower by 50% for 10.0% more executions; simulated " in shown
+    assert "At 80% load p99 changes by +0%; simulated " in shown
+
+
+def test_the_simulator_has_the_stalls_and_the_rule_of_the_live_run() -> None:
+    """As many tuples as a rule needs to see before it hedges."""
+    result = run_tail_benchmark(
+        chosen_rows(ROWS, ["replay"]), replace(SIZES, tuples=6_000, repeats=1), lambda line: None
+    )
+    plain, hedged = (result[f"replay_sim_low_{name}_p999_ms"] for name in ("plain", "hedged"))
+    assert plain > 100, "one execution in a hundred takes 100 ms"
+    assert hedged < 0.6 * plain and result["replay_sim_p999_cut"] == pytest.approx(1 - hedged / plain)
+    assert result["replay_sim_chain_plain_executions"] == 3 and 1 < result["replay_sim_low_hedged_executions"] < 1.05
+
+
+def test_what_is_off_costs_what_the_dearer_topology_pays() -> None:
+    lines: list[str] = []
+    result = run_tail_benchmark(chosen_rows(ROWS, ["off"]), SIZES, lines.append)
+    assert result["off_overhead"] == pytest.approx(0.02) and result["off_words_overhead"] == pytest.approx(0.01)
+    assert lines[0].endswith("off, word count            +1.0%")
+    shown = render_table(chosen_rows(ROWS, ["off"]), result)
+    assert "four short operators                  10.0  10.2  +2.0%  [+2.0%..+2.0%]      +2%..+2%" in shown
+
+
+def test_without_the_engine_of_before_other_rows_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail_off, "folder_before", lambda given: None)
+    rows = chosen_rows(ROWS, ["off", "shared_queue"])
+    result = run_tail_benchmark(rows, SIZES, lambda line: None)
+    assert "off_overhead" not in result and "shared_queue_p99_cut" in result
+    assert tail_off.UNKNOWN in render_table(rows, result)
+    assert tail_off.UNKNOWN in render_table(rows[:1], run_tail_benchmark(rows[:1], SIZES, lambda line: None))
 
 
 def test_ratios_compare_runs_of_the_same_stream() -> None:

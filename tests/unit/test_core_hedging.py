@@ -197,6 +197,33 @@ def test_hedging_goes_off_and_on_while_roots_are_pending() -> None:
     assert kit.task.cancels == [late.emissions[1]]
 
 
+def test_a_hedge_goes_where_the_least_waits() -> None:
+    kit = Kit()
+    kit.task.read(6)
+    lanes = [kit.lane_of(root.emissions[0]) for root in kit.roots]
+    quick = lanes[1]
+    for root, lane in zip(kit.roots, lanes, strict=True):
+        if lane == quick:
+            kit.complete(root.emissions[0])
+    kit.pass_ms(20)
+    hedges = [kit.lane_of(root.emissions[1]) for root in kit.roots if root.hedged]
+    assert len(hedges) == 4 and hedges[:2] == [quick, quick], "the others have two each that wait"
+
+
+def test_a_root_that_its_hedge_has_completed_still_waits_where_it_was() -> None:
+    kit = Kit()
+    kit.task.read(1)
+    kit.pass_ms(20)
+    stuck = kit.roots[0]
+    kit.complete(stuck.emissions[1])
+    kit.task.read(2)
+    idle = kit.roots[2]
+    kit.complete(idle.emissions[0])
+    kit.pass_ms(20)
+    late = kit.roots[1]
+    assert kit.lane_of(late.emissions[1]) == kit.lane_of(idle.emissions[0]) != kit.lane_of(stuck.emissions[0])
+
+
 def test_nothing_is_hedged_before_there_is_work_to_pay_for_it() -> None:
     kit = Kit(tr.fixed_timeout(10, budget=0.5, gate=0.9))
     kit.task.read(5)
@@ -204,7 +231,7 @@ def test_nothing_is_hedged_before_there_is_work_to_pay_for_it() -> None:
     assert kit.figures()[0] == 0
     for root in kit.roots[:4]:
         kit.complete(root.emissions[0])
-    kit.task.handle(Load(0.3, roots=1000, hedges=0, calls=1000, work_ns=1000 * MS, unrun=0, unrun_hedges=0))
+    kit.task.handle(Load(0.3, roots=1000, hedges=0, work_ns=1000 * MS, unrun_ns=0, unrun_hedges_ns=0))
     kit.task.read(8)
     for root in kit.roots[5:]:
         kit.complete(root.emissions[0])
@@ -326,12 +353,12 @@ def test_a_topology_in_which_nothing_may_be_hedged_is_refused() -> None:
 
 def test_work_is_shared_out_over_roots_and_over_hedges() -> None:
     work = _WorkPerRoot()
-    # 100 roots and 20 hedges of two tuples each: 220 run, 5 firsts and 15 of hedges thrown away.
-    work.learn(Load(0.5, roots=100, hedges=20, calls=220, work_ns=220 * MS, unrun=5, unrun_hedges=15))
+    # 100 roots and 20 hedges of 2 ms each: 220 ms were run, 5 of firsts and 15 of hedges thrown away.
+    work.learn(Load(0.5, roots=100, hedges=20, work_ns=220 * MS, unrun_ns=5 * MS, unrun_hedges_ns=15 * MS))
     assert work.root_ns == 2 * MS
-    assert work.hedge_ns == round(2 * MS - 15 * MS / 20)
-    assert sum(work.spared() for _ in range(800)) == 800 * 5 // 2 // 20
-    work.learn(Load(0.0, roots=0, hedges=0, calls=0, work_ns=0, unrun=0, unrun_hedges=0))
+    assert sum(work.run.take() for _ in range(800)) == 800 * (40 - 15) // 40
+    assert sum(work.spared.take() for _ in range(800)) == 800 * 5 // 2 // 20
+    work.learn(Load(0.0, roots=0, hedges=0, work_ns=0, unrun_ns=0, unrun_hedges_ns=0))
     assert work.root_ns == 2 * MS, "a second in which nothing happens says nothing"
 
 
@@ -343,11 +370,11 @@ def test_load_is_measured_between_snapshots() -> None:
     def snapshots(at_ns: int, busy_ns: int, done: int) -> list[TaskSnapshot]:
         source = TaskSnapshot("s", 0, completed=done, hedges=done // 10, received=done, at_ns=at_ns)
         tasks = [
-            TaskSnapshot("a", 0, at_ns=at_ns, busy_ns=busy_ns, received=done, unrun=3),
-            TaskSnapshot("a", 1, at_ns=at_ns + 7, busy_ns=busy_ns, received=done, unrun_hedges=2),
+            TaskSnapshot("a", 0, at_ns=at_ns, busy_ns=busy_ns, received=done, unrun=done // 10),
+            TaskSnapshot("a", 1, at_ns=at_ns + 7, busy_ns=busy_ns, received=done, unrun_hedges=done // 25),
         ]
         return [source, *tasks, TaskSnapshot("out", 0, at_ns=at_ns, busy_ns=1, received=2 * done)]
 
     assert meter.measure(snapshots(100, 0, 0)) is None, "no room is no news"
     load = meter.measure(snapshots(1100, 600, 50))
-    assert load == Load(0.6, roots=50, hedges=5, calls=200, work_ns=1200, unrun=0, unrun_hedges=0)
+    assert load == Load(0.6, roots=50, hedges=5, work_ns=1200, unrun_ns=5 * 12, unrun_hedges_ns=2 * 12)

@@ -165,7 +165,13 @@ def test_with_a_budget_the_timeout_is_what_the_budget_can_pay_for() -> None:
     assert replayer.timeout_ns == 970 * MS, "a hedge is taken to cost a root's work"
     replayer = adaptive_timeout(budget=0.5).bind(Random(0))
     run_period(replayer, [float(n) for n in range(1, 1001)])
-    assert replayer.timeout_ns == 900 * MS, "never below nine in ten"
+    assert replayer.timeout_ns == 900 * MS, "nine in ten, if that is sooner than twice the median"
+    replayer = adaptive_timeout(budget=0.5).bind(Random(0))
+    run_period(replayer, [2.0] * 850 + [50.0 + n for n in range(150)])
+    assert replayer.timeout_ns == 4 * MS, "more than a tenth waits behind something: p90 says for how long"
+    replayer = adaptive_timeout(budget=0.05).bind(Random(0))
+    run_period(replayer, [2.0] * 850 + [50.0 + n for n in range(150)])
+    assert replayer.timeout_ns == 149 * MS, "the budget pays for one in twenty"
 
 
 def test_nothing_is_hedged_before_there_are_latencies_work_and_room() -> None:
@@ -286,6 +292,15 @@ def test_a_hedge_that_spares_the_other_incarnation_costs_little() -> None:
         earn(budget, 100)
         issued += hedges(budget, True, True, limit=50)
     assert issued > 4_000, "against 500 that cost a root's work each"
+
+
+def test_a_hedge_is_charged_the_mean_of_an_execution() -> None:
+    budget = Budget(Limits(0.1, None))
+    earn(budget, 1_000)
+    budget.spend()
+    before = budget.cost_ns()
+    budget.executed(50 * MS, True)
+    assert budget.cost_ns() == pytest.approx(before + MS / 21), "one that stalls says nothing of the next"
 
 
 def test_hedges_that_lose_close_the_purse_and_those_that_win_open_it() -> None:

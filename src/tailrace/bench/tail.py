@@ -26,6 +26,8 @@ WARM_UP = 0.05
 SIMULATED = "_sim_"
 """In the keys of figures that the simulator gave."""
 
+OVERHEAD = "_overhead"
+
 STEMS = {"mean_ms": "mean", "p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
 
 
@@ -36,6 +38,7 @@ class TailSizes:
     tuples: int = 10_000
     repeats: int = 3
     unit_ms: float = 0.25  # of work
+    baseline: str | None = None  # folder of the engine that the row about what is off compares with
 
 
 @dataclass(frozen=True)
@@ -90,4 +93,5 @@ def in_words(figures: Figures) -> str:
 
 def _listed(figures: Figures) -> str:
     named = [f"{STEMS[stem]} {value:,.1f}" for key, value in figures.items() for stem in STEMS if key.endswith(stem)]
-    return ", ".join(named) + " ms"
+    more = [f"{value:+.1%}" for key, value in figures.items() if key.endswith(OVERHEAD)]
+    return ", ".join([*([", ".join(named) + " ms"] if named else []), *more])

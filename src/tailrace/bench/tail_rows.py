@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tailrace.bench.tail import Row
 from tailrace.bench.tail_groupings import BALANCE, GROUPING
+from tailrace.bench.tail_off import OFF
 from tailrace.bench.tail_queues import SHARED_QUEUE
 from tailrace.bench.tail_replay import REPLAY
 
-ROWS: tuple[Row, ...] = (GROUPING, BALANCE, REPLAY, SHARED_QUEUE)
+ROWS: tuple[Row, ...] = (GROUPING, BALANCE, REPLAY, SHARED_QUEUE, OFF)

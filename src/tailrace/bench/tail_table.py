@@ -47,23 +47,24 @@ def groupings_table(name: str, prefix: str, policies: Sequence[str], title: str,
 
 
 def replay_table(settings: Mapping[str, str], tails: Sequence[str], result: Result) -> list[str]:
-    """Latencies with and without hedging in each setting, and how many executions a root took."""
+    """Latencies with and without hedging in each setting, executions a root took, and the simulator's p99.9."""
     names = (cell for stem in STEMS.values() for cell in (stem, ""))
-    rows: list[Sequence[str]] = [("1% of executions stall, ms", *names, "executions a root")]
+    rows: list[Sequence[str]] = [("1% of executions stall, ms", *names, "executions a root", "simulated", "p99.9")]
     for place, title in settings.items():
         for tail in tails:
-            prefix = f"replay_{place}_{tail}"
+            prefix, simulated = f"replay_{place}_{tail}", f"replay{SIMULATED}{place}_{tail}"
             keys = [f"{prefix}_{stem}" for stem in STEMS]
             cells = [cell for key in keys for cell in (f"{result[key]:,.1f}", range_of(result, key, "{:,.1f}"))]
-            rows.append((f"{title}, {tail}", *cells, f"{result[f'{prefix}_executions']:.3f}"))
-    cut, chain, extra, loss = (
-        result[f"replay_{key}"] for key in ("p999_cut", "chain_p999_cut", "extra_work", "high_load_loss")
-    )
-    words = (
-        f"Hedging cuts p99.9 by {cut:.0%} for {extra:.1%} more executions, in a chain by {chain:.0%}; "
-        f"at high load p99 changes by {loss:+.0%}."
-    )
-    return [*aligned(rows), words]
+            runs = [f"{result[f'{key}_executions']:.3f}" for key in (prefix, simulated)]
+            rows.append((f"{title}, {tail}", *cells, *runs, f"{result[f'{simulated}_p999_ms']:,.1f}"))
+    words = [
+        f"Hedging, {where}: p99.9 lower by {result[f'replay_{key}p999_cut']:.0%} for "
+        f"{result[f'replay_{key}extra_work']:.1%} more executions; simulated "
+        f"{result[f'replay_sim_{key}p999_cut']:.0%} for {result[f'replay_sim_{key}extra_work']:.1%}."
+        for key, where in (("", "30% load"), ("middle_", "40% load"), ("chain_", "a chain"))
+    ]
+    loss, simulated = result["replay_high_load_loss"], result["replay_sim_high_load_loss"]
+    return [*aligned(rows), *words, f"At 80% load p99 changes by {loss:+.0%}; simulated {simulated:+.0%}."]
 
 
 def _full_knowledge(name: str, result: Result) -> Sequence[str]:

@@ -30,7 +30,7 @@ def take_turns(
 ) -> dict[str, list[float]]:
     """Run all contests, repeat by repeat, with a line about each. Returns all repeats of each figure."""
     samples: dict[str, list[float]] = {}
-    width = max(len(contest.title) for contest in contests)
+    width = max((len(contest.title) for contest in contests), default=0)
     for repeat in range(repeats):
         for number, contest in enumerate(contests):
             figures = contest.run()

@@ -98,7 +98,15 @@ def ipc(json_file: Path | None, repeats: int | None, seconds: float | None, quic
 @click.option(
     "--unit", type=click.FloatRange(min=0.01), default=0.25, show_default=True, metavar="MS", help="Of work, in ms."
 )
-def tail(only: tuple[str, ...], json_file: Path | None, repeats: int, tuples: int, unit: float) -> None:
+@click.option(
+    "--baseline",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="FOLDER",
+    help="The engine that the row off compares with, if not from this clone's history.",
+)
+def tail(
+    only: tuple[str, ...], json_file: Path | None, repeats: int, tuples: int, unit: float, baseline: str | None
+) -> None:
     """What each technique does to the tail of latencies, live and simulated, beside the plain default.
 
     \b
@@ -112,6 +120,7 @@ def tail(only: tuple[str, ...], json_file: Path | None, repeats: int, tuples: in
 
     with errors_for_people():
         rows = chosen_rows(ROWS, only)
-        result = run_tail_benchmark(rows, TailSizes(tuples, repeats, unit), lambda line: click.echo(line, err=True))
+        sizes = TailSizes(tuples, repeats, unit, baseline)
+        result = run_tail_benchmark(rows, sizes, lambda line: click.echo(line, err=True))
     click.echo(f"\n{render_table(rows, result)}")
     write_figures(json_file, result)

@@ -14,6 +14,7 @@ and shared out evenly over roots and over hedges.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from tailrace.core.acks import HEDGE
@@ -22,6 +23,7 @@ from tailrace.core.messages import Load
 from tailrace.core.plan import Plan
 from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters
+from tailrace.policy.elsewhere import Elsewhere
 from tailrace.policy.replay import ReplayRule
 from tailrace.policy.tail import Tail
 from tailrace.topology import Role
@@ -35,12 +37,21 @@ FADE = 0.5
 class Hedging:
     """The roots of one source task under one rule. Law: a root is hedged at most once in its life."""
 
-    def __init__(self, rule: ReplayRule, ledger: Ledger, counters: TaskCounters, rng: Random, now_ns: int) -> None:
+    def __init__(
+        self,
+        rule: ReplayRule,
+        ledger: Ledger,
+        counters: TaskCounters,
+        rng: Random,
+        now_ns: int,
+        edges: Sequence[Elsewhere] = (),
+    ) -> None:
         self.rule = rule
         self.cancels: list[int] = []  # emissions to be cancelled; whoever sends them on empties it
         self.wake_ns = 0  # when to ask what is due
         self._ledger = ledger
         self._counters = counters
+        self._edges = edges  # that note where roots go
         self._replayer = rule.bind(rng)
         self._pending: dict[int, Root] = {}  # by the number of their first emission: what the replayer knows of
         self._work = _WorkPerRoot()
@@ -52,6 +63,9 @@ class Hedging:
 
     def emitted(self, root: Root, now_ns: int) -> None:
         """A root is emitted for the first time, or again by recovery. A hedge of it is forgotten by that."""
+        if root.complete_ns:  # and not durable: a loss may have taken its rows
+            for edge in self._edges:
+                edge.forget(root.emissions)
         key = root.emissions[0]
         if key in self._pending or not (root.complete_ns or root.hedged):
             self._pending[key] = root
@@ -61,6 +75,10 @@ class Hedging:
     def completed(self, root: Root, now_ns: int) -> None:
         """The first incarnation of a root is complete."""
         key = root.emissions[0]
+        if self._edges:
+            winner = key if len(root.emissions) == 1 else self._ledger.completed_by(root)
+            for edge in self._edges:
+                edge.completed(winner, root.emissions)
         if self._pending.pop(key, None) is None:
             return  # it was hedged under another rule
         won = root.hedged and self._race_is_over(root)
@@ -94,9 +112,9 @@ class Hedging:
         roots = [self._pending[key] for key in self._replayer.due(now_ns)]
         for _ in roots:
             self._counters.hedges += 1
-            if self._work.hedge_ns:
-                self._replayer.executed(self._work.hedge_ns, hedge=True)
-            for _ in range(self._work.spared()):
+            for _ in range(self._work.run.take()):
+                self._replayer.executed(self._work.root_ns, hedge=True)
+            for _ in range(self._work.spared.take()):
                 self._replayer.discarded(hedge=False)
         wake_ns = self._replayer.wake_ns()
         self.wake_ns = NEVER if wake_ns is None or wake_ns <= now_ns else wake_ns
@@ -112,6 +130,8 @@ class Hedging:
         """Raise AssertionError if this contradicts the ledger."""
         incomplete = {root.emissions[0] for root in self._ledger if not root.complete_ns and root.emissions}
         assert set(self._pending) <= incomplete, "a root is waited for that is complete"
+        emissions = sum(len(root.emissions) for root in self._ledger if not root.complete_ns)
+        assert all(len(edge) <= emissions for edge in self._edges), "a root has a place that is complete"
         for root in self._ledger:
             hedges = [emission for emission in root.emissions if emission & HEDGE]
             assert len(hedges) == root.hedged, f"hedges of one root: {len(hedges)}"
@@ -119,31 +139,36 @@ class Hedging:
 
 
 class _WorkPerRoot:
-    """What a root, and what a hedge, costs on average, in root's work."""
+    """What a root costs on average, and how many roots' worth of work a hedge brings and spares."""
 
     def __init__(self) -> None:
         self.root_ns = 0
-        self.hedge_ns = 0  # what hedges were spared themselves taken off
-        self._spared = 0.0  # roots' worth of first incarnations that a hedge spares
-        self._owed = 0.0
-        self._hedges = self._unrun = self._unrun_hedges = 0.0
+        self.run = _Portions()  # of a hedge: what is thrown away of it taken off
+        self.spared = _Portions()  # of the first incarnation, by a hedge
+        self._hedges = self._unrun_ns = self._unrun_hedges_ns = 0.0
 
     def learn(self, load: Load) -> None:
-        emissions, tuples = load.roots + load.hedges, load.calls + load.unrun + load.unrun_hedges
-        if not (load.calls and load.roots):
+        if not (load.work_ns and load.roots):
             return
-        call_ns, per_root = load.work_ns / load.calls, max(1.0, tuples / emissions)
-        self.root_ns = round(call_ns * per_root)
+        whole_ns = load.work_ns + load.unrun_ns + load.unrun_hedges_ns
+        self.root_ns = max(1, round(whole_ns / (load.roots + load.hedges)))
         self._hedges = FADE * self._hedges + load.hedges
-        self._unrun = FADE * self._unrun + load.unrun
-        self._unrun_hedges = FADE * self._unrun_hedges + load.unrun_hedges
-        hedges = max(1.0, self._hedges)
-        self.hedge_ns = max(0, round(self.root_ns - self._unrun_hedges * call_ns / hedges))
-        self._spared = min(1.0, self._unrun / per_root / hedges)
+        self._unrun_ns = FADE * self._unrun_ns + load.unrun_ns
+        self._unrun_hedges_ns = FADE * self._unrun_hedges_ns + load.unrun_hedges_ns
+        hedges_ns = max(1.0, self._hedges) * self.root_ns
+        self.run.each = max(0.0, 1 - self._unrun_hedges_ns / hedges_ns)
+        self.spared.each = min(1.0, self._unrun_ns / hedges_ns)
 
-    def spared(self) -> int:
-        """How many roots' worth of work one more hedge spares, so that it comes out right on average."""
-        self._owed += self._spared
+
+class _Portions:
+    """Whole things, one by one, that are ``each`` on average."""
+
+    def __init__(self) -> None:
+        self.each = 0.0
+        self._owed = 0.0
+
+    def take(self) -> int:
+        self._owed += self.each
         whole = int(self._owed)
         self._owed -= whole
         return whole

@@ -192,10 +192,9 @@ class Load:
     utilisation: float  # of the busiest operator, 0 to 1
     roots: int  # complete
     hedges: int  # issued
-    calls: int
-    work_ns: int  # that they took
-    unrun: int  # tuples that were thrown away because a hedge was first
-    unrun_hedges: int  # tuples of hedges that were thrown away
+    work_ns: int
+    unrun_ns: int  # work that was thrown away because a hedge was first, at what tuples of the operator cost
+    unrun_hedges_ns: int  # work of hedges that was thrown away
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from tailrace.core.acks import HEDGE
 from tailrace.core.lineage import broadcast_lineages, child_lineages
 from tailrace.core.plan import EdgePlan
+from tailrace.policy.elsewhere import Elsewhere
 from tailrace.policy.feedback import Message
 from tailrace.policy.grouping import ALL, Chooser
 
@@ -239,7 +240,10 @@ class LaneOut:
 
 
 class TurnsOut(LaneOut):
-    """A shuffled edge of a source to several tasks: roots take turns, and a hedge goes elsewhere without any state."""
+    """A shuffled edge of a source to several tasks: roots take turns, and a hedge goes elsewhere."""
+
+    elsewhere: Elsewhere | None = None
+    """While roots are hedged by a rule that cancels. Without it a hedge goes to any other task."""
 
     def send(
         self,
@@ -255,6 +259,12 @@ class TurnsOut(LaneOut):
             assert parents is not None
             lineages = child_lineages(parents, self._salt, indices)
         ack = self._new_id(64)
-        lane = self.lanes[turn_of(emission, len(self.lanes))]
-        lane.bundles.append((emission, split, offset, ack, lineages, values))
+        choice = turn_of(emission, len(self.lanes)) if self.elsewhere is None else self._note(emission, self.elsewhere)
+        self.lanes[choice].bundles.append((emission, split, offset, ack, lineages, values))
         return ack
+
+    def _note(self, emission: int, elsewhere: Elsewhere) -> int:
+        tasks = len(self.lanes)
+        choice = emission % tasks if emission < HEDGE else elsewhere.choose((emission - HEDGE) % tasks)
+        elsewhere.sent(emission, choice)
+        return choice

@@ -29,9 +29,11 @@ from tailrace.core.messages import (
     ToWorker,
 )
 from tailrace.core.plan import EdgePlan, Plan
+from tailrace.core.router import TurnsOut
 from tailrace.core.stage import Wiring
 from tailrace.core.task import Task
 from tailrace.errors import TailraceError, TaskError
+from tailrace.policy.elsewhere import Elsewhere
 from tailrace.policy.tail import Tail
 
 ASK_AGAIN_NS = SECOND_NS
@@ -181,10 +183,18 @@ class SourceTask(Task):
         if self.hedging is not None and rule == self.hedging.rule:
             return
         self.hedging = self.ledger.on_complete = None
+        edges = self._places(rule is not None and rule.cancels)
         if rule is not None:
-            self.hedging = Hedging(rule, self.ledger, self.wiring.counters, self._rng, self.clock())
+            self.hedging = Hedging(rule, self.ledger, self.wiring.counters, self._rng, self.clock(), edges)
             self.hedging.cancels = self.cancels
             self.ledger.on_complete = self.hedging.completed
+
+    def _places(self, noted: bool) -> list[Elsewhere]:
+        """Have the edges along which roots take turns note where they go, or not any more."""
+        outs = [out for out in self.wiring.outs if isinstance(out, TurnsOut)]
+        for out in outs:
+            out.elsewhere = Elsewhere(len(out.lanes)) if noted else None
+        return [out.elsewhere for out in outs if out.elsewhere is not None]
 
     @property
     def hedge_ns(self) -> int | None:

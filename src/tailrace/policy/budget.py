@@ -3,8 +3,9 @@
 Hedges without a budget add load when there is least room for it, and can keep a system overloaded after whatever
 overloaded it is gone. What counts is *extra* work. A hedge that is first spares the other incarnation of its root, if
 that still waits in a queue, the rest of its way: it costs next to nothing. One that loses costs all of its work. So the
-bucket pays for each hedge what hedges have lately cost, what they spared taken off. It is filled by work, not by time:
-what hedging may cost falls with the traffic.
+bucket pays for each hedge what hedges have lately cost, what they spared taken off, at the mean price of an execution,
+on both sides: what was spared has no other, and one hedge that stalls would empty the purse for fifty. It is filled by
+work, not by time: what hedging may cost falls with the traffic.
 
 Where roots are slow because of what is in them, the second incarnation is as slow as the first and loses. That shows in
 how many hedges are first, at any load, and closes the purse but for a few that keep looking.
@@ -20,10 +21,10 @@ from tailrace.errors import OptionError
 BURST = 32
 """Mean roots that a full bucket pays for: one stall holds up about ten roots, and there may be several at once."""
 
-WORTHLESS, WORTHWHILE = 0.2, 0.3
+WORTHLESS, WORTHWHILE = 0.25, 0.35
 """Shares of hedges that are first: below the one the bucket fills at ``LEAST``, above the other at its full rate.
-Found by simulation: against stalls of one operator 30% of hedges win at a load of 0.9, and more below; of roots that
-are slow by what is in them 16% at most, and hedging those makes p99 worse."""
+Found by simulation: against stalls of one operator 43% of hedges win at a load of 0.9, and more below; of roots that
+are slow by what is in them 23% at most, and hedging those makes p99 worse."""
 
 LEAST = 0.02
 """Of the full rate: enough hedges to see that they have begun to win."""
@@ -37,7 +38,7 @@ SETTLING_NS = 5 * SECOND_NS
 ROOTS_REMEMBERED = 1_000  # over which work is averaged
 HEDGES_REMEMBERED = 200  # over which their cost and their luck are
 DOUBT = 20
-"""Hedges' worth of prior belief: until more is known, a hedge costs a root's work and half of them win."""
+"""Hedges' worth of prior belief: until more is known, a hedge costs a root's work, and just enough of them win."""
 
 CHEAPEST = 0.05
 """Of a root's work: what a hedge is charged at least, however much hedges have spared."""
@@ -82,7 +83,7 @@ class Budget:
 
     def executed(self, work_ns: int, hedge: bool) -> None:
         if hedge:
-            self._extra_ns += work_ns
+            self._extra_ns += self._call.value
             return
         self._root_so_far_ns += work_ns
         self._call.add(work_ns)
@@ -145,7 +146,7 @@ class Budget:
 
     def worth(self) -> float:
         """0 to 1, by how many hedges are first."""
-        won = (self._won + 0.5 * DOUBT) / (self._settled + DOUBT)
+        won = (self._won + WORTHWHILE * DOUBT) / (self._settled + DOUBT)
         return min(1.0, max(LEAST, (won - WORTHLESS) / (WORTHWHILE - WORTHLESS)))
 
     def payable(self) -> float:

@@ -7,7 +7,7 @@ complete. ``executed`` for all work as it is reported, that of hedges marked; ``
 thrown away instead; and ``observed`` now and then with how busy the busiest operator is. After any of these, and
 whenever the moment that ``wake_ns`` names has come, ``due``: it returns the roots to emit once more now.
 
-If the rule ``cancels``, a hedge avoids the tasks that hold the earlier incarnation, and what is still queued of other
+If the rule ``cancels``, a hedge goes where the least waits (``elsewhere``), and what is still queued of other
 incarnations when one is complete is thrown away. Without that, hedges only add to the load that makes roots late.
 
 Recovery is no business of a replayer: a root that a crash has lost is emitted again by the ledger, and that counts as

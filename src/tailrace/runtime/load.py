@@ -13,6 +13,9 @@ from tailrace.core.plan import OperatorPlan, Plan
 from tailrace.metrics.counters import TaskKey, TaskSnapshot
 from tailrace.topology import Role
 
+Pair = tuple[TaskSnapshot, TaskSnapshot]
+"""What a task had counted then, and has now."""
+
 
 class LoadMeter:
     """Compares what tasks have counted with what they had counted the last time."""
@@ -35,13 +38,22 @@ class LoadMeter:
             utilisation=max((self._utilisation(op, others) for op in self._operators), default=0.0),
             roots=_delta(roots, "completed"),
             hedges=_delta(roots, "hedges"),
-            calls=_delta(others, "received"),
             work_ns=_delta(others, "busy_ns"),
-            unrun=_delta(pairs, "unrun"),
-            unrun_hedges=_delta(pairs, "unrun_hedges"),
+            unrun_ns=self._unrun_ns(others, "unrun"),
+            unrun_hedges_ns=self._unrun_ns(others, "unrun_hedges"),
         )
 
-    def _utilisation(self, operator: OperatorPlan, pairs: list[tuple[TaskSnapshot, TaskSnapshot]]) -> float:
+    def _unrun_ns(self, pairs: list[Pair], name: str) -> int:
+        """What tuples that were thrown away would have taken, if as long as others of their operator ever did."""
+        unrun_ns = 0
+        for operator in self._operators:
+            own = [pair for pair in pairs if pair[1].operator == operator.name]
+            received = sum(now.received for _, now in own)
+            if received:
+                unrun_ns += _delta(own, name) * sum(now.busy_ns for _, now in own) // received
+        return unrun_ns
+
+    def _utilisation(self, operator: OperatorPlan, pairs: list[Pair]) -> float:
         at_once = operator.operator.options.get("concurrency", 1) if operator.is_async else 1
         shares = [
             (now.busy_ns - then.busy_ns) / (now.at_ns - then.at_ns) / at_once
@@ -51,5 +63,5 @@ class LoadMeter:
         return min(1.0, sum(shares) / len(shares)) if shares else 0.0
 
 
-def _delta(pairs: Iterable[tuple[TaskSnapshot, TaskSnapshot]], name: str) -> int:
+def _delta(pairs: Iterable[Pair], name: str) -> int:
     return sum(getattr(now, name) - getattr(then, name) for then, now in pairs)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS
+from tailrace.policy.elsewhere import Elsewhere
 from tailrace.policy.replay import ReplayRule
 from tailrace.sim.agenda import WAKE, Agenda
 from tailrace.sim.roots import Roots
@@ -28,9 +29,7 @@ Busy = Callable[[], Sequence[tuple[int, int]]]
 class Hedging:
     """Law: a root is emitted at most twice, and not again when it is done."""
 
-    def __init__(
-        self, rule: ReplayRule, senders: Sequence[int], tuples: int, roots: Roots, agenda: Agenda, seed: int
-    ) -> None:
+    def __init__(self, rule: ReplayRule, senders: Sequence[int], roots: Roots, agenda: Agenda, seed: int) -> None:
         self.name = rule.name
         self.cancels = rule.cancels
         self.senders = senders  # of each root
@@ -42,7 +41,7 @@ class Hedging:
         self.emitted_times = bytearray(roots.count)
         self.touched: dict[int, None] = {}  # senders that were told something by the event at hand, in order
         self.armed_ns = [NEVER] * len(self.replayers)
-        self.holder = [NOBODY] * tuples  # the task that has the first incarnation of a tuple
+        self.edges: dict[int, list[Elsewhere]] = {}  # of each sender, those along which its roots take turns
         self.work_ns = [0, 0]  # by incarnation
         self.issued = 0
         self.won = 0
@@ -64,10 +63,8 @@ class Hedging:
         self.replayers[sender].emitted(root, self.agenda.now_ns)
         self.touched[sender] = None
 
-    def executed(self, index: int, incarnation: int, duration_ns: int) -> None:
+    def executed(self, incarnation: int, duration_ns: int) -> None:
         again, root = divmod(incarnation, self.roots.count)
-        if not again:
-            self.holder[index] = NOBODY
         self.work_ns[again] += duration_ns
         sender = self.senders[root]
         self.replayers[sender].executed(duration_ns, hedge=bool(again))
@@ -85,15 +82,15 @@ class Hedging:
         sender = self.senders[root]
         self.pending[sender] -= 1
         self.replayers[sender].completed(root, self.agenda.now_ns, hedge=bool(again))
+        for edge in self.edges.get(sender, ()):
+            edge.completed(incarnation, (root, root + self.roots.count))
         self.touched[sender] = None
 
-    def placed(self, index: int, incarnation: int, choice: int, tasks: int) -> int:
-        """Where to send a tuple if any task will do: not where its first incarnation is."""
-        if incarnation < self.roots.count:
-            self.holder[index] = choice
-        elif self.holder[index] == choice:
-            return (choice + 1) % tasks
-        return choice
+    def edge(self, sender: int, tasks: int) -> Elsewhere:
+        """Note where roots of this sender go along one edge of which any task may have any tuple."""
+        edge = Elsewhere(tasks)
+        self.edges.setdefault(sender, []).append(edge)
+        return edge
 
     # -- what to do about it
 

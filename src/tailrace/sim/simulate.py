@@ -52,7 +52,7 @@ class _Simulation:
         self.agenda = agenda = Agenda()
         self.roots = roots = Roots(forest.due_ns)
         self.senders = forest.senders or list(islice(cycle(range(model.senders)), roots.count))
-        self.hedging = Hedging(replay, self.senders, len(forest.stages), roots, agenda, seed) if replay else None
+        self.hedging = Hedging(replay, self.senders, roots, agenda, seed) if replay else None
         self.stages, self.ways = _built(
             World(model, forest, roots, agenda, Network(model), self.hedging, seed), grouping
         )
@@ -150,7 +150,7 @@ class _Simulation:
 def _built(world: World, studied: Grouping) -> tuple[list[StageAtWork], Ways]:
     """The stages, and the ways from the source to them."""
     model = world.model
-    tasks = {SOURCE: [Sender(task, machine) for task, machine in enumerate(source_machines(model))]}
+    tasks = {SOURCE: [Sender(task, machine, leads=True) for task, machine in enumerate(source_machines(model))]}
     ways: dict[str, Ways] = {SOURCE: {}}
     stages = []
     for position, stage in enumerate(model.operators):

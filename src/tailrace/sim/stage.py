@@ -9,10 +9,12 @@ from heapq import heappush
 from random import Random
 from typing import NamedTuple
 
+from tailrace.policy.elsewhere import Elsewhere
 from tailrace.policy.feedback import FeedbackChooser, Message, Receiver, has_feedback
 from tailrace.policy.grouping import ALL, HELD, Chooser, Grouping
 from tailrace.policy.local import Local
 from tailrace.policy.oracle import FullKnowledge
+from tailrace.policy.shuffle import Shuffle
 from tailrace.sim.agenda import DELIVER, EMIT, FINISH, TO_SENDER, TO_TASK, Agenda
 from tailrace.sim.forest import Forest
 from tailrace.sim.hedging import Hedging
@@ -47,6 +49,7 @@ class Sender(NamedTuple):
 
     task: int
     machine: int
+    leads: bool = False  # whether it is one of the source
 
 
 class StageAtWork:
@@ -81,7 +84,7 @@ class StageAtWork:
                 grouping.bind_receiver(task, self.tasks, len(senders), rng)
                 for task, rng in enumerate(rngs[len(senders) :])
             ]
-        self.any_task_will_do = not (grouping.keyed or self.receivers or isinstance(grouping, Local))
+        self.elsewhere = [self._elsewhere(sender, grouping) for sender in senders]
         self.held: list[deque[tuple[int, int]]] = [deque() for _ in senders]  # (tuple, incarnation)
 
         nodes = [model.node_of(stage, task) for task in range(self.tasks)]
@@ -98,6 +101,12 @@ class StageAtWork:
 
     # -- senders
 
+    def _elsewhere(self, sender: Sender, grouping: Grouping) -> Elsewhere | None:
+        """Where it notes which task has what. As in the runtime: along a shuffled edge that leaves the source."""
+        several = self.tasks > 1 and isinstance(grouping, Shuffle)
+        noted = self.hedging is not None and self.cancels and sender.leads and several
+        return self.hedging.edge(sender.task, self.tasks) if self.hedging is not None and noted else None
+
     def emit(self, index: int, incarnation: int, sender: int, late: bool = False) -> None:
         if not late:
             self.on_the_way[incarnation] += 1
@@ -106,8 +115,11 @@ class StageAtWork:
                 return
         if self.feedback is None:
             choice = self.choosers[sender].choose_many((self.values[index],))[0]
-            if self.hedging is not None and self.cancels and self.any_task_will_do and choice != ALL:
-                choice = self.hedging.placed(index, incarnation, choice, self.tasks)
+            elsewhere = self.elsewhere[sender]
+            if elsewhere is not None:
+                if incarnation >= self.roots.count:
+                    choice = elsewhere.choose(elsewhere.task_of(incarnation - self.roots.count))
+                elsewhere.sent(incarnation, choice)
             self.send(index, incarnation, sender, choice, None)
             return
         half = self.feedback[sender]
@@ -198,7 +210,7 @@ class StageAtWork:
         on_the_way = self.on_the_way
         on_the_way[incarnation] -= 1
         if self.hedging is not None:
-            self.hedging.executed(index, incarnation, duration_ns)
+            self.hedging.executed(incarnation, duration_ns)
         if self.children[index]:
             self.pass_on(task, index, incarnation)
         if not on_the_way[incarnation] and self.roots.complete(incarnation, now_ns) and self.hedging is not None:
