@@ -28,6 +28,7 @@ from tailrace.runtime.inlinks import InLinks, Membership
 from tailrace.runtime.pool import Pool
 from tailrace.runtime.runner import IDLE_NS, Runner
 from tailrace.runtime.sending import Neighbours, Sender
+from tailrace.runtime.sendloop import Outgoing
 from tailrace.runtime.wire import ACKS, BUNDLES, NOTES, decode_bundles, decode_folds, decode_notes
 from tailrace.topology import Kind
 
@@ -303,6 +304,10 @@ class TaskHost:
             self.task.wirings[0].counters.blocked_ns += system_clock() - self._blocked_since_ns
             self._blocked_since_ns = 0
 
+    def route(self, outgoing: Outgoing | None) -> None:
+        """Have what leaves for other workers sent by the send loop, or by this task."""
+        self._sender.route(outgoing)
+
     def relink(self, workers: frozenset[int]) -> None:
         """These workers have been replaced: links with them are of no use any more."""
         self._sender.relink(workers)
@@ -363,6 +368,8 @@ class TaskHost:
         counts = self.pool is None or self.pool.hosts[0] is self  # a queue is counted once
         counters[0].queued = len(self.task.queue) if counts else 0
         counters[0].cpu_ns = self.cpu_ns
+        backlog, largest = self._sender.backlog
+        counters[0].backlog, counters[0].largest_backlog = backlog, max(counters[0].largest_backlog, largest)
         counters[0].held = sum(len(line.line) for line in self.task.lines.values())
         if isinstance(self.task, SourceTask):
             ledger = self.task.ledger
