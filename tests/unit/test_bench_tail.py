@@ -11,13 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from tailrace import OptionError
-from tailrace.bench import tail_groupings, tail_queues, tail_replay
+from tailrace.bench import tail_groupings, tail_queues, tail_replay, tail_send
 from tailrace.bench.tail import Row, TailSizes, chosen_rows, latency_figures, run_tail_benchmark
 from tailrace.bench.tail_groupings import BALANCERS, GROUPINGS, LINK_NS
 from tailrace.bench.tail_rows import ROWS
 from tailrace.bench.tail_table import render_table
 from tailrace.bench.turns import Contest
 from tailrace.bench.workloads import Outcome, Workload
+from tailrace.bench.workloads.bursts import TASKS, BurstOutcome, Bursts
 from tailrace.bench.workloads.working import Execution
 from tailrace.cli import main
 from tailrace.policy import Grouping, Tail
@@ -55,12 +56,21 @@ def simulated_queues(workload: Workload, *, workers: int, tail: Tail) -> Outcome
     return Outcome([w // share + e.work_ns for w, e in zip(waits_ns, executed, strict=True)], executed, {})
 
 
+def scheduled_run(bursts: Bursts, tail: Tail) -> BurstOutcome:
+    """What a live run would tell if largest backlog first did twice as well as all others but FIFO, which is better."""
+    worse = {"lbf": 2, "fifo": 3}.get(str(tail.names()["send"]), 4)
+    slow = [[1_000_000] * len(due_ns) for due_ns in bursts.due_ns]
+    slow[3] = [worse * 1_000_000 for _ in slow[3]]
+    return BurstOutcome(slow, [worse] * TASKS, [float(worse - 2)] * TASKS)
+
+
 @pytest.fixture(autouse=True)
 def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     asked.clear()
     monkeypatch.setattr(tail_groupings, "run_workload", simulated_run)
     monkeypatch.setattr(tail_replay, "run_workload", hedged_run)
     monkeypatch.setattr(tail_queues, "run_workload", simulated_queues)
+    monkeypatch.setattr(tail_send, "run_bursts", scheduled_run)
 
 
 def test_the_keys_are_flat_and_complete() -> None:
@@ -78,11 +88,13 @@ def test_the_keys_are_flat_and_complete() -> None:
     keys += [f"replay_{load}_{tail}_p999_ms" for load in ("low", "high", "chain") for tail in ("plain", "hedged")]
     keys += ["replay_p999_cut", "replay_extra_work", "replay_high_load_loss", "replay_chain_p999_cut"]
     keys += [f"shared_queue_{place}{stem}_cut" for place in ("", "sim_") for stem in ("delay", "p99", "p999")]
+    keys += [f"lbf_{place}{key}" for place in ("", "sim_") for key in ("backlog_cut", "blocked_ratio", "slowest_cut")]
+    keys += [f"lbf_{place}{name}_largest" for place in ("", "sim_") for name in tail_send.SCHEDULERS]
     for key in keys:
         assert len(result[f"{key}_spread"]) == 2, key
         assert isinstance(result[key], float), key
     assert (result["repeats"], result["tuples"], result["unit_ms"]) == (2, 300, 0.25)
-    assert result["rows"] == ["grouping", "balance", "replay", "shared_queue"]
+    assert result["rows"] == ["grouping", "balance", "replay", "shared_queue", "lbf"]
     assert {"cores", "python", "platform", "load_before"} <= set(result)
     json.dumps(result)
 
@@ -98,6 +110,15 @@ def test_hedging_is_compared_with_nothing_where_there_is_room_and_where_there_is
     shown = render_table(chosen_rows(ROWS, ["replay"]), result)
     words = "Hedging cuts p99.9 by 50% for 10.0% more executions, in a chain by 50%; at high load p99 changes by +0%."
     assert words in shown
+
+
+def test_largest_backlog_first_is_compared_with_the_better_of_two() -> None:
+    result = run_tail_benchmark(chosen_rows(ROWS, ["lbf"]), SIZES, lambda line: None)
+    assert result["lbf_backlog_cut"] == result["lbf_slowest_cut"] == pytest.approx(1 / 3)
+    assert result["lbf_blocked_ratio"] == 0.0
+    assert result["lbf_sim_blocked_ratio"] == 0.0, "nobody is held back before the first burst"
+    shown = render_table(chosen_rows(ROWS, ["lbf"]), result)
+    assert "largest backlog 33% lower, blocked for 0.00 of the time, slowest task 33% lower" in shown
 
 
 def test_ratios_compare_runs_of_the_same_stream() -> None:
