@@ -21,6 +21,7 @@ from tailrace.core.messages import (
     Recover,
     Registered,
     Renew,
+    Techniques,
     ToWorker,
 )
 from tailrace.core.opentask import BatchTask
@@ -30,6 +31,7 @@ from tailrace.core.stage import CommitSinkStage
 from tailrace.core.task import Task
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced
+from tailrace.sim.scheduled import SimSendLoop
 from tailrace.sim.store import StoreWriter
 from tailrace.topology import Role
 
@@ -66,6 +68,7 @@ class SimWorker:
         self.sequences: dict[Link, LinkSequence] = {}
         self.scheduled: set[int] = set()
         self.cancelled = Cancelled()
+        self.send_loop = SimSendLoop(self)
 
     # -- being alive
 
@@ -121,6 +124,8 @@ class SimWorker:
                     counts = self.core.membership.counts  # a new epoch's frames may have come before the news of it
                     self.sequences = {link: seq for link, seq in self.sequences.items() if counts(link[0], link[1])}
                 case TellTasks():
+                    if isinstance(command.message, Techniques):
+                        self.send_loop.switch(command.message.tail.send)
                     for task in self.tasks.values():
                         self.on_task(task, partial(task.handle, command.message))
                         self.wake(task)
@@ -182,6 +187,7 @@ class SimWorker:
             self.wake(task)
             if task.sinks:
                 cluster.engine.after(cluster.delay(), self.guarded(lambda task=task: self.commit(task)))  # type: ignore[misc]
+        self.send_loop.switch(assign.tail.send)
 
     def writer(self, sink: str, task: int) -> Writer:
         return StoreWriter(self.cluster.store, sink, task, self.epoch, self.cluster.maybe_crash(self))
@@ -239,7 +245,10 @@ class SimWorker:
     def empty(self, task: Task) -> None:
         for lane in task.lanes:
             if lane.bundles:
-                self.send(task.number, lane.target, lane.target, lane.take())
+                if self.send_loop.takes(task, lane.target):
+                    self.send_loop.put(task, lane.target, lane.take())
+                else:
+                    self.send(task.number, lane.target, lane.target, lane.take())
         for owner, fold in task.acks.items():
             if fold.both or fold.complete or fold.durable:
                 self.send(task.number, -1 - owner, owner, fold.take())
