@@ -123,15 +123,18 @@ class BurstOutcome:
     blocked_ms: list[float]
 
 
-def run_bursts(bursts: Bursts, tail: Tail) -> BurstOutcome:
-    """All tasks that send are in one worker, and the one that receives is in the other, beyond the limited link."""
+def run_bursts(bursts: Bursts, tail: Tail, limited: bool = True) -> BurstOutcome:
+    """All tasks that send are in one worker, and the one that receives is in the other, beyond the limited link.
+
+    Unless it is ``limited`` here, something outside is expected to limit what goes over TCP.
+    """
     sources = WORKERS * TASKS - 1
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
         topology = Topology("bursts")
         stream = topology.source("tasks", BurstSource(bursts), tasks=sources)
         stream.sink("end", to_call(partial(Ending, folder, whole)), tasks=1)
-        mbps = bursts.bytes_per_s * 8 / 1e6
-        run = topology.run(None, workers=WORKERS, tail=tail, link_mbps=mbps, outgoing_tuples=MOST_TUPLES)
+        link: dict[str, Any] = {"link_mbps": bursts.bytes_per_s * 8 / 1e6} if limited else {"ring": False}
+        run = topology.run(None, workers=WORKERS, tail=tail, outgoing_tuples=MOST_TUPLES, **link)
         timeout_s = 2 * max(due_ns[-1] for due_ns in bursts.due_ns) / SECOND_NS + SPARE_S
         if not run.awaitTermination(timeout_s):
             run.stop(0.0)
