@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from unittest.mock import patch
 
 import pytest
@@ -55,6 +56,16 @@ def test_every_seed_keeps_the_promises(outcomes: list[Outcome]) -> None:
 def test_every_shape_met_every_fault(outcomes: list[Outcome], shape: str, what: str) -> None:
     times = [getattr(outcome, what) for outcome in outcomes if outcome.shape == shape]
     assert sum(count > 0 for count in times) >= 20, f"{what} in too few of {len(times)} runs"
+
+
+def test_promises_hold_under_send_schedulers() -> None:
+    """Which is on, and what it is switched to, is the seed's to decide. Most of these seeds kill somebody."""
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        chunks = pool.map(partial(run_chunk, scheduled=True), [range(low, low + 12) for low in range(0, 48, 12)])
+        outcomes = [outcome for chunk in chunks for outcome in chunk]
+    assert sum(outcome.deaths > 0 for outcome in outcomes) > 20
+    plain = [run_seed(seed) for seed in range(5)]
+    assert [outcome.events for outcome in outcomes[:5]] != [outcome.events for outcome in plain], "nothing is scheduled"
 
 
 @pytest.mark.slow

@@ -12,13 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 from tailrace import OptionError
-from tailrace.bench import tail_groupings, tail_off, tail_queues, tail_replay
+from tailrace.bench import tail_groupings, tail_off, tail_queues, tail_replay, tail_send
 from tailrace.bench.tail import Row, TailSizes, chosen_rows, latency_figures, run_tail_benchmark
 from tailrace.bench.tail_groupings import BALANCERS, GROUPINGS, LINK_NS, SETTLING_NS, SLOW_TASK, as_run
 from tailrace.bench.tail_rows import ROWS
 from tailrace.bench.tail_table import render_table
 from tailrace.bench.turns import Contest
 from tailrace.bench.workloads import Draw, Outcome, Workload, content, micro
+from tailrace.bench.workloads.bursts import TASKS, BurstOutcome, Bursts
 from tailrace.bench.workloads.working import Execution
 from tailrace.cli import main
 from tailrace.policy import Grouping, Tail
@@ -68,6 +69,14 @@ def costlier_now(engine: Path, topology: str, tuples: int) -> float:
     return 10.0 if engine == BEFORE else {"words": 10.1, "chain": 10.2}[topology]
 
 
+def scheduled_run(bursts: Bursts, tail: Tail) -> BurstOutcome:
+    """What a live run would tell if largest backlog first did twice as well as all others but FIFO, which is better."""
+    worse = {"lbf": 2, "fifo": 3}.get(str(tail.names()["send"]), 4)
+    slow = [[1_000_000] * len(due_ns) for due_ns in bursts.due_ns]
+    slow[3] = [worse * 1_000_000 for _ in slow[3]]
+    return BurstOutcome(slow, [worse] * TASKS, [float(worse - 2)] * TASKS)
+
+
 @pytest.fixture(autouse=True)
 def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     asked.clear()
@@ -76,6 +85,7 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail_queues, "run_workload", simulated_queues)
     monkeypatch.setattr(tail_off, "cpu_us", costlier_now)
     monkeypatch.setattr(tail_off, "folder_before", lambda given: BEFORE)
+    monkeypatch.setattr(tail_send, "run_bursts", scheduled_run)
 
 
 def test_the_keys_are_flat_and_complete() -> None:
@@ -101,11 +111,13 @@ def test_the_keys_are_flat_and_complete() -> None:
         for place in ("", "sim_")
         for stem in ("delay", "p99", "p999")
     ]
+    keys += [f"lbf_{place}{key}" for place in ("", "sim_") for key in ("backlog_cut", "blocked_ratio", "slowest_cut")]
+    keys += [f"lbf_{place}{name}_largest" for place in ("", "sim_") for name in tail_send.SCHEDULERS]
     for key in keys:
         assert len(result[f"{key}_spread"]) == 2, key
         assert isinstance(result[key], float), key
     assert (result["repeats"], result["tuples"], result["unit_ms"]) == (2, 300, 0.25)
-    assert result["rows"] == ["grouping", "balance", "replay", "shared_queue", "off"]
+    assert result["rows"] == ["grouping", "balance", "replay", "shared_queue", "lbf", "off"]
     assert {"cores", "python", "platform", "load_before"} <= set(result)
     json.dumps(result)
 
@@ -150,6 +162,15 @@ def test_without_the_engine_of_before_other_rows_go_on(monkeypatch: pytest.Monke
     assert "off_overhead" not in result and "shared_queue_p99_cut" in result
     assert tail_off.UNKNOWN in render_table(rows, result)
     assert tail_off.UNKNOWN in render_table(rows[:1], run_tail_benchmark(rows[:1], SIZES, lambda line: None))
+
+
+def test_largest_backlog_first_is_compared_with_the_better_of_two() -> None:
+    result = run_tail_benchmark(chosen_rows(ROWS, ["lbf"]), SIZES, lambda line: None)
+    assert result["lbf_backlog_cut"] == result["lbf_slowest_cut"] == pytest.approx(1 / 3)
+    assert result["lbf_blocked_ratio"] == 0.0
+    assert result["lbf_sim_blocked_ratio"] == 0.0, "nobody is held back before the first burst"
+    shown = render_table(chosen_rows(ROWS, ["lbf"]), result)
+    assert "largest backlog 33% lower, blocked for 0.00 of the time, slowest task 33% lower" in shown
 
 
 def test_ratios_compare_runs_of_the_same_stream() -> None:

@@ -105,6 +105,8 @@ def test_task_entry_has_all_its_numbers() -> None:
         "received": 10,
         "emitted": 9,
         "queued": 4,
+        "backlog": 0,
+        "largestBacklog": 0,
         "held": 6,
         "busyRatio": 0.5,
         "skipped": 3,

@@ -27,6 +27,8 @@ from tailrace.runtime.options import RunOptions
             "option must be a positive number: start_timeout_s=inf; did you mix two up?",
         ),
         ({"checkpoint": 5}, "not a folder: checkpoint=5; did you mix two options up?"),
+        ({"link_mbps": 0}, "option must be a positive number: link_mbps=0; did you mix two up?"),
+        ({"outgoing_tuples": 1.5}, "option must be a whole number: outgoing_tuples=1.5; did you mix two up?"),
         ({"record": True}, "not a folder: record=True; did you mix two options up?"),
     ],
 )
@@ -37,5 +39,5 @@ def test_values_that_make_no_sense(options: dict[str, Any], text: str) -> None:
 
 
 def test_an_unknown_option_is_named_beside_the_known_ones() -> None:
-    with pytest.raises(OptionError, match=r"^unknown option: maxpending; known=checkpoint, heartbeat_timeout_s, max_d"):
+    with pytest.raises(OptionError, match=r"^unknown option: maxpending; known=checkpoint, heartbeat_timeout_s, link_"):
         RunOptions.of({"maxpending": 3})

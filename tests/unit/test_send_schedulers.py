@@ -18,7 +18,15 @@ from tailrace.policy.send_round_robin import round_robin
 from tailrace.testing import check_scheduler
 
 MS = 1_000_000
-ALL: list[SendScheduler] = [lbf(), lbf_work(), lbf_work(3), round_robin(), round_robin(skip_empty=False), fifo()]
+ALL: list[SendScheduler] = [
+    lbf(),
+    lbf(interval_ms=20),
+    lbf_work(),
+    lbf_work(3),
+    round_robin(),
+    round_robin(skip_empty=False),
+    fifo(),
+]
 
 
 def waiting(*queues: tuple[int, int, int]) -> Waiting:
@@ -48,6 +56,7 @@ def test_a_scheduler_is_a_value(scheduler: Any) -> None:
 def test_names_and_what_they_promise() -> None:
     assert [(s.name, s.work_conserving, s.age_floor_ns) for s in ALL] == [
         ("lbf", True, None),
+        ("lbf", False, None),
         ("lbf_work", True, 50 * MS),
         ("lbf_work", True, 3 * MS),
         ("round_robin", True, None),
@@ -66,6 +75,25 @@ def test_lbf_lets_equal_queues_take_turns() -> None:
     queues = waiting((2, 0, 1), (2, 0, 2), (2, 0, 3))
     picks = [picker.pick(queues, 9) for _ in range(6)]
     assert picks == [(picks[0] + turn) % 3 for turn in range(6)]
+
+
+def test_between_ticks_only_the_queue_with_the_signal_sends() -> None:
+    """The paper's mechanism: who has the signal and runs empty wastes the rest of the interval."""
+    picker = lbf(interval_ms=10).bind(3, Random(0))
+    assert picker.pick(waiting((2, 0, 1), (3, 0, 1), EMPTY), 30 * MS) == 1
+    assert picker.pick(waiting((2, 0, 1), (1, 0, 1), (9, 0, 1)), 34 * MS) == 1
+    assert picker.pick(waiting((2, 0, 1), EMPTY, (9, 0, 1)), 39 * MS) == NOTHING
+    assert picker.pick(waiting((2, 0, 1), EMPTY, (9, 0, 1)), 40 * MS) == 2
+
+
+@pytest.mark.parametrize("interval_ms", [0, 0.5, -3, 10_000, float("nan"), float("inf")])
+def test_an_interval_that_is_none(interval_ms: float) -> None:
+    with pytest.raises(OptionError) as caught:
+        lbf(interval_ms)
+    assert str(caught.value) == (
+        f"a scheduling interval is a number of milliseconds, from 1 to below 10000: interval_ms={interval_ms!r}: "
+        "did you mean lbf(), which decides anew for every turn?"
+    )
 
 
 def test_lbf_work_picks_the_most_work_until_a_head_is_too_old() -> None:
@@ -147,6 +175,7 @@ class _Broken:
     make: Callable[[int, Random], Pick]
     work_conserving: bool = False
     age_floor_ns: int | None = None
+    interval_ns: int | None = None
     name: str = "broken"
 
     def bind(self, queues: int, rng: Random) -> _Picker:
@@ -160,6 +189,7 @@ class _Sharing:
     name: str = "sharing"
     work_conserving: bool = False
     age_floor_ns: int | None = None
+    interval_ns: int | None = None
     turn: list[int] = field(default_factory=lambda: [0])
 
     def bind(self, queues: int, rng: Random) -> _Picker:
@@ -207,6 +237,10 @@ def _by_builtin_hash(queues: int, rng: Random) -> Pick:
         (
             _Broken(_most_or_first, age_floor_ns=5 * MS),
             "the oldest head goes first once it has waited for the age floor",
+        ),
+        (
+            _Broken(_most_or_first, interval_ns=50 * MS),
+            "between ticks a pick is the same queue, or NOTHING",
         ),
         (_Sharing(), "equal seeds and equal queues give equal picks"),
         (_Broken(_by_builtin_hash), "equal picks in any process"),

@@ -27,10 +27,16 @@ LIMITS = CoordinatorLimits(10**9, 10**10, 10**8, 10**8, 10**9, 3)
         ),
         (lambda: tr.Tail(replay="soon"), "not a replay rule: replay='soon': did you mean adaptive_timeout()?"),  # type: ignore[arg-type]
         (lambda: RunOptions.of({"tail": 5}), "not a tail: tail=5: did you mean Tail(replay=…)?"),
-        (lambda: tr.Tail().changed({"reply": None}), "unknown technique: reply; known=replay, shared_queues"),
+        (lambda: tr.Tail().changed({"reply": None}), "unknown technique: reply; known=replay, shared_queues, send"),
         (
             lambda: tr.Tail(shared_queues="cluster"),
             "not a way to share queues: shared_queues='cluster': did you mean 'worker' or 'node'?",
+        ),
+        (lambda: tr.Tail(send=tr.lbf), "not a send scheduler: send=<function lbf"),  # type: ignore[arg-type]
+        (
+            lambda: tr.Tail(send=tr.round_robin(skip_empty=False)),
+            "a scheduler that wastes turns is for simulations, where a turn has a length: send=round_robin_paper: "
+            "did you mean round_robin()?",
         ),
     ],
 )

@@ -37,7 +37,7 @@ COUNTERS = (
     "unrun",
     "unrun_hedges",
 )
-GAUGES = ("queued", "pending", "held", "timeout_ns", "hedges_left", "at_ns")
+GAUGES = ("queued", "pending", "held", "backlog", "largest_backlog", "timeout_ns", "hedges_left", "at_ns")
 HISTOGRAMS = ("execution", "complete", "durable_latency")
 
 
@@ -66,6 +66,8 @@ class TaskSnapshot:
     feedback_bytes: int = 0
     feedback_ns: int = 0
     held: int = 0
+    backlog: int = 0
+    largest_backlog: int = 0
     hedges: int = 0
     hedges_won: int = 0
     hedges_wasted: int = 0
@@ -97,7 +99,7 @@ class TaskCounters:
     duplicates: int = 0  # dropped at a sink
     busy_ns: int = 0  # the sum of execution times
     cpu_ns: int = 0
-    blocked_ns: int = 0  # held back by a full receiver
+    blocked_ns: int = 0  # held back by a full receiver or outgoing queue
     reemitted: int = 0  # from here on: sources only
     completed: int = 0
     durable: int = 0
@@ -107,6 +109,8 @@ class TaskCounters:
     feedback_bytes: int = 0  # what they took on links, about
     feedback_ns: int = 0  # time spent in the halves, and on encoding
     held: int = 0  # a gauge: tuples that wait here for some task to have room
+    backlog: int = 0  # a gauge: tuples in the outgoing queue
+    largest_backlog: int = 0  # the most there were
     hedges: int = 0  # roots of a source that were emitted once more because they were late
     hedges_won: int = 0  # those that were complete first
     hedges_wasted: int = 0  # those that were not
@@ -145,6 +149,8 @@ class TaskCounters:
             feedback_bytes=self.feedback_bytes,
             feedback_ns=self.feedback_ns,
             held=self.held,
+            backlog=self.backlog,
+            largest_backlog=self.largest_backlog,
             hedges=self.hedges,
             hedges_won=self.hedges_won,
             hedges_wasted=self.hedges_wasted,

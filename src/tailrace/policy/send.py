@@ -22,7 +22,7 @@ class Waiting:
 
     def __init__(self, queues: int) -> None:
         self.tuples = [0] * queues
-        self.work_ns = [0] * queues  # what the queue's tuples are expected to cost whom they go to, summed
+        self.work_ns = [0] * queues  # what it is expected to take to send the queue's tuples, summed
         self.since_ns = [NEVER_NS] * queues  # when the queue's head became ready to be sent
 
     def validate(self) -> None:
@@ -52,7 +52,8 @@ class SendScheduler(Protocol):
 
     Law: two pickers bound with equal arguments and equally seeded generators, and shown the same, pick the same in any
     process. One that is ``work_conserving`` picks a queue that holds something whenever there is one, and ``NOTHING``
-    otherwise. One with an age floor picks the queue with the oldest head once that has waited so long.
+    otherwise. One with an age floor picks the queue with the oldest head once that has waited so long. One with an
+    interval decides at whole multiples of it, and in between picks the same queue, or ``NOTHING``.
     """
 
     @property
@@ -63,6 +64,9 @@ class SendScheduler(Protocol):
 
     @property
     def age_floor_ns(self) -> int | None: ...
+
+    @property
+    def interval_ns(self) -> int | None: ...
 
     def bind(self, queues: int, rng: Random) -> Picker: ...
 

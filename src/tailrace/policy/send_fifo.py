@@ -36,6 +36,10 @@ class Fifo:
     def age_floor_ns(self) -> int | None:
         return 0
 
+    @property
+    def interval_ns(self) -> int | None:
+        return None
+
     def bind(self, queues: int, rng: Random) -> Picker:
         return _OldestHead()
 

@@ -1,8 +1,8 @@
 """Largest backlog first (Hone): the fullest outgoing queue sends next, so that no task falls far behind the others.
 
 The largest backlog ever is at most 3 + ceil(log2 N) times the least possible for N queues. Measured in tuples it is the
-paper's. Measured in work, a few expensive tuples count for more than many cheap ones, and an age floor sees to it that
-a short queue is not passed over for ever.
+paper's. Measured in work, a few large tuples count for more than many small ones, and an age floor sees to it that a
+short queue is not passed over for ever.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.errors import OptionError
 from tailrace.policy.send import NOTHING, Picker, Waiting, index_from
 
 AGE_FLOOR_MS = 50.0
 """The low end of the scheduling intervals that Hone's authors found best: a head waits for one such interval at most
 before age decides."""
+
+MOST_INTERVAL_NS = 10 * SECOND_NS
+"""The paper sweeps 10 to 130 ms. Seconds in which one task alone may send are somebody's mistake."""
 
 
 class _MostTuples:
@@ -58,9 +62,31 @@ class _MostWork:
         return picked
 
 
+class _Signal:
+    """Hone's mechanism: at each tick one queue gets the signal, and only that one sends until the next."""
+
+    __slots__ = ("_interval_ns", "_picker", "_signalled", "_tick")
+
+    def __init__(self, picker: Picker, interval_ns: int) -> None:
+        self._picker = picker
+        self._interval_ns = interval_ns
+        self._tick = -1
+        self._signalled = NOTHING
+
+    def pick(self, waiting: Waiting, now_ns: int) -> int:
+        tick = now_ns // self._interval_ns
+        if tick != self._tick:
+            self._tick = tick
+            self._signalled = self._picker.pick(waiting, now_ns)
+        signalled = self._signalled
+        return signalled if signalled != NOTHING and waiting.tuples[signalled] else NOTHING
+
+
 @dataclass(frozen=True)
 class LargestBacklogFirst:
     """The queue with the most tuples sends next: the paper's rule. A tuple in a short queue may wait long."""
+
+    interval_ns: int | None = None
 
     @property
     def name(self) -> str:
@@ -68,14 +94,15 @@ class LargestBacklogFirst:
 
     @property
     def work_conserving(self) -> bool:
-        return True
+        return self.interval_ns is None
 
     @property
     def age_floor_ns(self) -> int | None:
         return None
 
     def bind(self, queues: int, rng: Random) -> Picker:
-        return _MostTuples(rng.randrange(queues))
+        picker = _MostTuples(rng.randrange(queues))
+        return picker if self.interval_ns is None else _Signal(picker, self.interval_ns)
 
 
 @dataclass(frozen=True)
@@ -92,13 +119,27 @@ class LargestWorkFirst:
     def work_conserving(self) -> bool:
         return True
 
+    @property
+    def interval_ns(self) -> int | None:
+        return None
+
     def bind(self, queues: int, rng: Random) -> Picker:
         return _MostWork(rng.randrange(queues), self.age_floor_ns)
 
 
-def lbf() -> LargestBacklogFirst:
-    """Largest backlog first, counted in tuples."""
-    return LargestBacklogFirst()
+def lbf(interval_ms: float | None = None) -> LargestBacklogFirst:
+    """Largest backlog first, counted in tuples: decided for every turn, or, as in the paper, every ``interval_ms``.
+
+    With an interval nobody but the queue that was fullest at its beginning sends until its end.
+    """
+    if interval_ms is None:
+        return LargestBacklogFirst()
+    if not MILLISECOND_NS <= interval_ms * MILLISECOND_NS < MOST_INTERVAL_NS:  # nan as well
+        raise OptionError(
+            f"a scheduling interval is a number of milliseconds, from 1 to below {MOST_INTERVAL_NS // MILLISECOND_NS}: "
+            f"interval_ms={interval_ms!r}: did you mean lbf(), which decides anew for every turn?"
+        )
+    return LargestBacklogFirst(round(interval_ms * MILLISECOND_NS))
 
 
 def lbf_work(age_floor_ms: float = AGE_FLOOR_MS) -> LargestWorkFirst:
@@ -108,4 +149,4 @@ def lbf_work(age_floor_ms: float = AGE_FLOOR_MS) -> LargestWorkFirst:
             f"an age floor must be a positive number of milliseconds: age_floor_ms={age_floor_ms!r}: "
             "did you mean fifo(), where age alone decides?"
         )
-    return LargestWorkFirst(round(age_floor_ms * 1_000_000))
+    return LargestWorkFirst(round(age_floor_ms * MILLISECOND_NS))

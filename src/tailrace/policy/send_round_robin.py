@@ -63,6 +63,10 @@ class RoundRobin:
     def age_floor_ns(self) -> int | None:
         return None
 
+    @property
+    def interval_ns(self) -> int | None:
+        return None
+
     def bind(self, queues: int, rng: Random) -> Picker:
         # The paper's begins with the first queue; ours anywhere, so that nodes do not march in step.
         return _NextWithAny(rng.randrange(queues)) if self.skip_empty else _EveryTurn(queues)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tailrace.errors import OptionError, shorten
 from tailrace.policy.replay import ReplayRule
+from tailrace.policy.send import SendScheduler
 
 WORKER, NODE = "worker", "node"
 
@@ -17,6 +18,7 @@ class Tail:
 
     replay: ReplayRule | None = None  # which late roots are emitted once more
     shared_queues: str | None = None  # "worker" or "node": whose tasks of an operator draw from one queue
+    send: SendScheduler | None = None  # which task of an operator in one worker sends next to other workers
 
     def __post_init__(self) -> None:
         if self.replay is not None and not _is_replay_rule(self.replay):
@@ -25,6 +27,8 @@ class Tail:
             raise OptionError(
                 f"not a way to share queues: shared_queues={self.shared_queues!r}: did you mean 'worker' or 'node'?"
             )
+        if self.send is not None:
+            _check_scheduler(self.send)
 
     def changed(self, techniques: dict[str, Any]) -> Tail:
         """The same but for these."""
@@ -41,6 +45,17 @@ class Tail:
 
 def _is_replay_rule(rule: Any) -> bool:
     return not isinstance(rule, type) and all(hasattr(rule, part) for part in ("name", "cancels", "budget", "bind"))
+
+
+def _check_scheduler(scheduler: Any) -> None:
+    parts = ("name", "work_conserving", "age_floor_ns", "interval_ns", "bind")
+    if isinstance(scheduler, type) or not all(hasattr(scheduler, part) for part in parts):
+        raise OptionError(f"not a send scheduler: send={shorten(scheduler)}: did you mean lbf()?")
+    if not scheduler.work_conserving and scheduler.interval_ns is None:
+        raise OptionError(
+            f"a scheduler that wastes turns is for simulations, where a turn has a length: send={scheduler.name}: "
+            "did you mean round_robin()?"
+        )
 
 
 def _name(rule: Any) -> str | None:

@@ -21,6 +21,7 @@ from tailrace.runtime.channels import KIND_MASK, MORE, RING_A_BELL, Channel, Out
 from tailrace.runtime.wire import MAX_FRAME, FrameReader
 
 if TYPE_CHECKING:
+    from tailrace.runtime.outlinks import OutLinks
     from tailrace.runtime.runner import Runner
 
 RECEIVE_BYTES = 256 << 10
@@ -31,13 +32,14 @@ OnFrame = Callable[[int, memoryview], Any]
 
 
 class OutLink:
-    """One direction, from a task here to a task elsewhere. Used by the thread that runs the sending task."""
+    """One direction, from a task here to a task elsewhere. Used by one thread, that of its keeper."""
 
     def __init__(self, kind: str, target: int, worker: int, on_lost: Callable[[], None]) -> None:
         self.kind = kind  # "bundles", "acks", "feedback" or "cancels"
         self.target = target  # task number
         self.worker = worker  # where it lives
         self.member: Member | None = None  # whom the connection is with, or is being made with
+        self.keeper: OutLinks | None = None  # who looks after it
         self._channel: Outgoing | None = None
         self._writing = False  # waiting for the connection to take more
         self._on_lost = on_lost

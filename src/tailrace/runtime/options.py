@@ -10,8 +10,12 @@ from typing import Any
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.core.coordinator import CoordinatorLimits
 from tailrace.core.ledger import LedgerLimits
+from tailrace.core.linkbudget import LinkBudget
+from tailrace.core.outgoing import OUTGOING_TUPLES
 from tailrace.errors import OptionError, shorten
 from tailrace.policy.tail import NODE, PLAIN, Tail
+
+MEGABIT_BYTES = 125_000
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class RunOptions:
     stop_timeout_s: float = 10.0  # for workers to close their tasks once all is done
     record: str | PathLike[str] | None = None  # a folder for what the simulator needs to play the run again
     tail: Tail = PLAIN  # the techniques against the tail that are on
+    outgoing_tuples: int = OUTGOING_TUPLES  # that a task under a send scheduler may have waiting to leave its worker
+    link_mbps: float | None = None  # for benches: what may leave a worker, in megabits a second; None: all that can
     ring: bool = True  # shared memory between workers of one machine; without it they talk over TCP
 
     def __post_init__(self) -> None:
@@ -45,9 +51,11 @@ class RunOptions:
                 if not isinstance(value, bool):
                     raise OptionError(f"option must be true or false: ring={value!r}; did you mix two up?")
                 continue
+            if field.name == "link_mbps" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not (isfinite(value) and value > 0):
                 raise OptionError(f"option must be a positive number: {field.name}={value!r}; did you mix two up?")
-            if not field.name.endswith("_s") and not isinstance(value, int):
+            if not field.name.endswith(("_s", "_mbps")) and not isinstance(value, int):
                 raise OptionError(f"option must be a whole number: {field.name}={value!r}; did you mix two up?")
         if self.tail.shared_queues == NODE and not self.ring:
             raise OptionError(
@@ -65,6 +73,10 @@ class RunOptions:
     @property
     def ledger(self) -> LedgerLimits:
         return LedgerLimits(self.max_pending, int(self.recovery_timeout_s * SECOND_NS))
+
+    @property
+    def link_budget(self) -> LinkBudget | None:
+        return None if self.link_mbps is None else LinkBudget(max(1, round(self.link_mbps * MEGABIT_BYTES)))
 
     @property
     def coordinator(self) -> CoordinatorLimits:

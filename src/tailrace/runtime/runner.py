@@ -175,7 +175,7 @@ class Runner:
             return self._epoll.poll(0)
         self._asleep = True
         try:
-            if self._posted or any(host.has_news for host in self.hosts):
+            if self.has_news:
                 return self._epoll.poll(0)
             number = self._epoll.fileno()
             if sleep_ns % MILLISECOND_NS and sleep_ns < 10 * MILLISECOND_NS and number < SELECT_LIMIT:
@@ -185,6 +185,11 @@ class Runner:
             return self._epoll.poll(sleep_ns / SECOND_NS)
         finally:
             self._asleep = False
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something has come that nobody will ring for again."""
+        return bool(self._posted) or any(host.has_news for host in self.hosts)
 
     @property
     def sleep_ns(self) -> int:

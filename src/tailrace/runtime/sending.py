@@ -1,4 +1,8 @@
-"""Sending: what a task has left in its lanes and ack folds goes to the tasks beside it, or over links to others."""
+"""Sending: what a task has left in its lanes and ack folds goes to the tasks beside it, or over links to others.
+
+Where a send scheduler is on, what is in lanes for other workers goes into the task's outgoing queue instead, encoded,
+and the worker's send loop has the links.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +23,13 @@ from tailrace.policy.feedback import Message
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.nodequeue import NodeQueue
+from tailrace.runtime.outlinks import OutLinks
 from tailrace.runtime.pool import tuples_in
 from tailrace.runtime.wire import ACKS, BUNDLES, CANCELS, NOTES, encode, encode_folds, encode_notes, encode_numbers
 
 if TYPE_CHECKING:
     from tailrace.runtime.runner import Runner
+    from tailrace.runtime.sendloop import Outgoing
     from tailrace.runtime.taskhost import TaskHost
 
 LANE_BUNDLES = 256
@@ -34,6 +40,9 @@ LANE_BYTES = 1 << 20
 
 FIRST_GUESS = 64 << 10
 """Bytes in a bundle, while none has been seen: few large tuples are worse than a slow first millisecond."""
+
+PARCEL_BYTES = 4 << 10
+"""About what a parcel may hold, unless one bundle is more: while it leaves nobody else sends."""
 
 WEIGH_EVERY = 64
 """Of so many frames with feedback in them one has it weighed; to tell it from the tuples costs a second encoding."""
@@ -80,7 +89,10 @@ class Sender:
         self._task = task
         self._near = neighbours
         self._post = post  # to the thread that runs the unit
-        self._links: dict[tuple[str, int], OutLink] = {}
+        self._links = OutLinks(neighbours, post)
+        self._through: Outgoing | None = None  # who sends bundles for other workers, if not this
+        self._wanted: Outgoing | None = None  # who shall
+        self._returning = False  # links are on their way back
         self._runner: Runner | None = None
         self._bundle_bytes = FIRST_GUESS
         self._message_bytes = 0  # of what is attached to tuples or stands between them, on average
@@ -94,23 +106,23 @@ class Sender:
         return max(1, min(LANE_BUNDLES, LANE_BYTES // self._bundle_bytes))
 
     def moved_to(self, runner: Runner | None) -> None:
-        for link in self._links.values():
-            if runner is None:
-                link.unwatch()
-            else:
-                link.watch(runner)
+        self._links.moved_to(runner)
         self._runner = runner
 
     def flush(self) -> bool:
         """Send what can be sent. True if so much is left that the task must wait."""
         held_back = False
         limit = self.limit
+        if self._wanted is not self._through:
+            self._reroute()
         if self._unput:
             self._put_again()
         for lane in self._task.lanes:
             if lane.bundles:
                 self._flush_lane(lane)
                 held_back = held_back or len(lane.bundles) >= limit
+        if self._through is not None:
+            held_back = held_back or self._through.holds_back()
         for owner, fold in self._task.acks.items():
             if fold:
                 self._flush_acks(owner, fold)
@@ -128,7 +140,7 @@ class Sender:
         """
         if self._unput:
             return True
-        return any(not link.open for link in self._links.values()) and (
+        return any(not link.open for link in self._links) and (
             any(lane.bundles for lane in self._task.lanes)
             or any(self._task.acks.values())
             or (self._task.receiving is not None and bool(self._task.receiving.notes))
@@ -148,7 +160,10 @@ class Sender:
         if near is not None:
             self._hand_over(near, lane)
             return
-        link = self._link("bundles", lane.target)
+        if self._through is not None:
+            self._fill(self._through, lane)
+            return
+        link = self._links.link("bundles", lane.target)
         if link.member is None and isinstance(lane, FeedbackLane):
             lane.drop_notes()
         while link.ready and lane.bundles:
@@ -211,14 +226,19 @@ class Sender:
         self._bundle_bytes = (self._bundle_bytes + len(payload) // len(bundles)) // 2 + 1
         return payload, bundles
 
-    def _send_bundles(self, link: OutLink, lane: Lane, bundles: list[Bundle]) -> None:
+    def _send_bundles(self, link: OutLink | None, lane: Lane, bundles: list[Bundle]) -> None:
+        """Over this link, or into the outgoing queue."""
         payload, bundles = self._encoded(lane, bundles)
         if not bundles:
             return
         if isinstance(lane, FeedbackLane):
             self._count_feedback(bundles)
         try:
-            link.send(BUNDLES, payload)
+            if link is not None:
+                link.send(BUNDLES, payload)
+            else:
+                assert self._through is not None
+                self._through.put(lane.target, payload, tuples_in(bundles))
         except ProtocolError as error:
             self._send_in_halves(link, lane, bundles, error)
 
@@ -253,7 +273,7 @@ class Sender:
             raise error
         return kept
 
-    def _send_in_halves(self, link: OutLink, lane: Lane, bundles: list[Bundle], error: ProtocolError) -> None:
+    def _send_in_halves(self, link: OutLink | None, lane: Lane, bundles: list[Bundle], error: ProtocolError) -> None:
         if len(bundles) > 1:
             half = len(bundles) // 2
             lane.bundles = bundles[half:] + lane.bundles
@@ -271,7 +291,7 @@ class Sender:
     def _flush_acks(self, owner: int, fold: AckFold) -> None:
         near = self._near.host_of(owner)
         if near is None:
-            link = self._link("acks", owner)
+            link = self._links.link("acks", owner)
             if link.ready:
                 link.send(ACKS, encode_folds(fold.take()))
         elif near.runner is self._runner:
@@ -291,7 +311,7 @@ class Sender:
             if near is not None:
                 near.take_notes(waiting.pop(target))
                 continue
-            link = self._link("feedback", target)
+            link = self._links.link("feedback", target)
             if link.ready:
                 began_ns = system_clock()
                 payload = encode_notes(waiting.pop(target))
@@ -324,7 +344,7 @@ class Sender:
             self._untold.setdefault(target, []).extend(cancels)
         cancels.clear()
         for target in tuple(self._untold):
-            link = self._link("cancels", target)
+            link = self._links.link("cancels", target)
             if link.ready:
                 link.send(CANCELS, encode_numbers(self._untold.pop(target)))
             elif link.member is None:
@@ -332,52 +352,57 @@ class Sender:
 
     # -- links
 
-    def _link(self, kind: str, target: int) -> OutLink:
-        link = self._links.get((kind, target))
-        if link is None:
-            home = self._near.home_of(target)
-            on_lost = _nothing if kind == "cancels" else self._near.lost_link
-            link = self._links[kind, target] = OutLink(kind, target, home, on_lost)
-        if link.member is not None and link.member != self._near.member(link.worker):
-            link.close()  # what we would send now would be lost, and nobody might notice
-        if not link.open and link.member is None:
-            self._connect(link)
-        return link
-
-    def _connect(self, link: OutLink) -> None:
-        member = self._near.member(link.worker)
-        if member is None:
-            return  # nobody is there: news of a new membership will wake us
-        link.member = member
-        self._near.connect(link, member, lambda channel: self._post(lambda: self._connected(link, member, channel)))
-
-    def _connected(self, link: OutLink, member: Member, channel: Channel | None) -> None:
-        if link.member != member:
-            if channel is not None:
-                channel.close()
-        elif channel is None:
-            link.member = None  # tried again at the next flush
-        else:
-            assert self._runner is not None
-            link.attach(channel, self._runner)
-
     def relink(self, workers: frozenset[int]) -> None:
         """These workers have been replaced: drop links with them, and connect before the first tuple needs it."""
-        for link in self._links.values():
-            if link.worker in workers:
-                link.close()
-        targets = [("bundles", lane.target) for lane in self._task.lanes]
+        self._links.close(workers)
+        targets: list[tuple[str, int]] = []
+        if self._through is None:
+            targets += [("bundles", lane.target) for lane in self._task.lanes]
         if not isinstance(self._task, SourceTask) or self._task.sinks:
             targets += [("acks", owner) for owner in self._task.acks]
         if self._task.receiving is not None:
             targets += [("feedback", sender) for sender in self._task.receiving.senders]
         for kind, target in targets:
             if self._near.host_of(target) is None:
-                self._link(kind, target)
+                self._links.link(kind, target)
 
+    # -- through the worker's send loop
 
-def _nothing() -> None:
-    """Nobody waits for what was lost."""
+    def route(self, outgoing: Outgoing | None) -> None:
+        """Have bundles for other workers sent by the loop from now on, or by the task itself."""
+        self._wanted = outgoing
+        if self._wanted is not self._through:
+            self._reroute()
+
+    def _reroute(self) -> None:
+        """Change over, as soon as nothing can be overtaken."""
+        if self._through is None:
+            assert self._wanted is not None
+            self._through = self._wanted
+            self._links.give("bundles", self._through.links)
+        elif not self._returning and self._through.is_empty():
+            self._returning = True
+            theirs, ours = self._through.links, self._links
+            theirs.post(lambda: theirs.give("bundles", ours))
+            theirs.post(lambda: self._post(self._returned))
+
+    def _returned(self) -> None:
+        self._through, self._returning = None, False
+        if self._wanted is not None:
+            self._reroute()
+
+    def _fill(self, through: Outgoing, lane: Lane) -> None:
+        """Put what is in a lane into the outgoing queue, as far as there is room and the links are to stay there."""
+        queue = through.queue
+        while lane.bundles and queue.room and through is self._wanted and not self._returning:
+            most = max(1, min(PARCEL_BYTES // self._bundle_bytes, queue.room))
+            bundles, lane.bundles = lane.bundles[:most], lane.bundles[most:]
+            self._send_bundles(None, lane, bundles)
+
+    @property
+    def backlog(self) -> tuple[int, int]:
+        """Tuples in the outgoing queue, now and at most since the task began."""
+        return (0, 0) if self._through is None else (self._through.queue.backlog, self._through.queue.largest)
 
 
 def _weigh(bundle: Bundle) -> int:

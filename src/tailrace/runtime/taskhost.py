@@ -30,6 +30,7 @@ from tailrace.runtime.nodequeue import Ear
 from tailrace.runtime.pool import Pool
 from tailrace.runtime.runner import IDLE_NS, Runner
 from tailrace.runtime.sending import Neighbours, Sender
+from tailrace.runtime.sendloop import Outgoing
 from tailrace.runtime.wire import ACKS, BUNDLES, NOTES, decode_bundles, decode_folds, decode_notes
 from tailrace.topology import Kind
 
@@ -340,6 +341,10 @@ class TaskHost:
             self._blocked_since_ns = 0
             self.hear_bell(True)
 
+    def route(self, outgoing: Outgoing | None) -> None:
+        """Have what leaves for other workers sent by the send loop, or by this task."""
+        self._sender.route(outgoing)
+
     def relink(self, workers: frozenset[int]) -> None:
         """These workers have been replaced: links with them are of no use any more."""
         self._sender.relink(workers)
@@ -403,6 +408,8 @@ class TaskHost:
             node = self.pool.node
             counters[0].queued += node.queued if node.circle.maker == self._near.worker else 0
         counters[0].cpu_ns = self.cpu_ns
+        backlog, largest = self._sender.backlog
+        counters[0].backlog, counters[0].largest_backlog = backlog, max(counters[0].largest_backlog, largest)
         counters[0].held = sum(len(line.line) for line in self.task.lines.values())
         if isinstance(self.task, SourceTask):
             ledger = self.task.ledger

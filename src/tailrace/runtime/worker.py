@@ -24,13 +24,14 @@ from typing import Any
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Surroundings, assemble
-from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Members, Registered, Renew
+from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Members, Registered, Renew, Techniques
 from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced, ProtocolError, SegmentError, TailraceError, TaskError
+from tailrace.policy.send import SendScheduler
 from tailrace.policy.tail import NODE
 from tailrace.ring.segment import sweep, sweep_own
 from tailrace.runtime.asyncrunner import AsyncRunner
@@ -48,6 +49,7 @@ from tailrace.runtime.options import RunOptions
 from tailrace.runtime.pool import Pool
 from tailrace.runtime.recorder import Recorder, describe
 from tailrace.runtime.runner import Runner
+from tailrace.runtime.sendloop import SendLoop
 from tailrace.runtime.taskhost import TaskHost
 from tailrace.topology import Kind
 
@@ -85,6 +87,7 @@ class WorkerProcess:
         self._runners: list[Runner] = []
         self._pools: list[Pool] = []
         self._node_queues: NodeQueues | None = None
+        self._send_loop: SendLoop | None = None
         self._read_apart: set[Pool] = set()  # those whose tasks have runners of their own
         self._numbers = itertools.count()
         self._calls: dict[int, tuple[threading.Event, list[SinkReply]]] = {}
@@ -254,9 +257,13 @@ class WorkerProcess:
                         host.post(lambda host=host, workers=command.workers: host.relink(workers))  # type: ignore[misc]
                     for pool in self._pools:
                         pool.post(lambda pool=pool, workers=command.workers: pool.relink(workers))  # type: ignore[misc]
+                    if self._send_loop is not None:
+                        self._send_loop.relink(command.workers)
                 case TellTasks():
                     if isinstance(command.message, Members) and self._node_queues is not None:
                         self._node_queues.follow(command.message.members)
+                    if isinstance(command.message, Techniques):
+                        self._schedule(command.message.tail.send)
                     for host in self._hosts.values():
                         host.handle(command.message)
                 case Reply():
@@ -334,6 +341,23 @@ class WorkerProcess:
             self._node_queues = NodeQueues(self, plan, setup.job_id, pools)
         self._hosts = hosts
         self._start_runners(plan, shared)
+        self._schedule(assign.tail.send)
+
+    def _schedule(self, scheduler: SendScheduler | None) -> None:
+        """Have tasks' tuples for other workers sent in this order; None: as tasks see fit."""
+        setup, plan = self._setup, self._plan
+        assert setup is not None and plan is not None
+        budget = setup.options.link_budget
+        if self._send_loop is None:
+            if scheduler is None and budget is None:
+                return
+            most, rng = setup.options.outgoing_tuples, Random(os.urandom(16))
+            hosts = self._hosts.values()
+            loop = SendLoop(hosts, plan, self, self.runner_failed, most_tuples=most, budget=budget, rng=rng)
+            self._send_loop = loop
+            self._runners.append(loop)
+            loop.start()
+        self._send_loop.switch(scheduler)
 
     def _start_runners(self, plan: Plan, shared: Runner) -> None:
         self._runners.append(shared)

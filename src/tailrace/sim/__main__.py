@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 
 import click
 
@@ -13,8 +14,8 @@ from tailrace.sim.faults import Outcome, SimulationFailure, run_seed
 CHUNK = 100
 
 
-def run_chunk(seeds: range) -> list[Outcome]:
-    return [run_seed(seed) for seed in seeds]
+def run_chunk(seeds: range, scheduled: bool = False) -> list[Outcome]:
+    return [run_seed(seed, scheduled) for seed in seeds]
 
 
 @click.command()
@@ -22,17 +23,18 @@ def run_chunk(seeds: range) -> list[Outcome]:
 @click.option("--first", default=0, show_default=True, help="The first seed.")
 @click.option("--seed", type=int, default=None, help="Repeat this seed alone.")
 @click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="Processes to use.")
-def main(seeds: int, first: int, seed: int | None, jobs: int) -> None:
+@click.option("--scheduled", is_flag=True, help="With a send scheduler on.")
+def main(seeds: int, first: int, seed: int | None, jobs: int, scheduled: bool) -> None:
     """Crash, cut off and confuse a simulated cluster, and check that nothing is lost or doubled."""
     if seed is not None:
-        click.echo(str(run_seed(seed)))
+        click.echo(str(run_seed(seed, scheduled)))
         return
     started = time.monotonic()
     done = deaths = recoveries = 0
     chunks = [range(low, min(low + CHUNK, first + seeds)) for low in range(first, first + seeds, CHUNK)]
     with ProcessPoolExecutor(jobs) as pool:
         try:
-            for outcomes in pool.map(run_chunk, chunks):
+            for outcomes in pool.map(run_chunk, chunks, repeat(scheduled)):
                 done += len(outcomes)
                 deaths += sum(outcome.deaths for outcome in outcomes)
                 recoveries += sum(outcome.recoveries for outcome in outcomes)

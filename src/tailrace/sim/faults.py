@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS
@@ -18,6 +18,9 @@ from tailrace.core.ledger import Root
 from tailrace.core.messages import Position
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
+from tailrace.policy.send import SendScheduler
+from tailrace.policy.send_fifo import fifo
+from tailrace.policy.send_lbf import lbf, lbf_work
 from tailrace.policy.tail import PLAIN, Tail
 from tailrace.sim.cluster import BACKSTOP_NS, Cluster, Crashes, Network, Observer
 from tailrace.sim.eager import Eager
@@ -250,10 +253,19 @@ def _by_recovery(root: Root) -> int:
     return len(root.emissions) - root.hedged
 
 
-def run_seed(seed: int) -> Outcome:
-    """One simulated run. Raises SimulationFailure, with the seed in its text, if a promise is broken."""
+SCHEDULERS: tuple[SendScheduler | None, ...] = (lbf(), lbf(interval_ms=5), lbf_work(3), fifo(), None)
+
+
+def run_seed(seed: int, scheduled: bool = False) -> Outcome:
+    """One simulated run. Raises SimulationFailure, with the seed in its text, if a promise is broken.
+
+    ``scheduled``: with a send scheduler on, of which the seed decides, for a part of the run or all of it.
+    """
     rng = Random(seed)
     scenario = scenario_of(rng)
+    sends = Random(f"{seed} send")
+    send, later = (sends.choice(SCHEDULERS) if scheduled else None for _ in range(2))
+    scenario = replace(scenario, tail=replace(scenario.tail, send=send))
     plan = scenario.case.plan
     limits = scenario.max_pending, scenario.line_limit
     cluster = Cluster(plan, rng, scenario.network, *limits, scenario.crashes, scenario.tail)
@@ -264,7 +276,7 @@ def run_seed(seed: int) -> Outcome:
     if scenario.drain_after_ns:
         cluster.engine.after(scenario.drain_after_ns, cluster.drain)
     if scenario.switch_after_ns:
-        other = PLAIN if scenario.tail.replay else Tail(Eager(1.0, 8))
+        other = replace(PLAIN if scenario.tail.replay else Tail(Eager(1.0, 8)), send=later)
         cluster.engine.after(scenario.switch_after_ns, lambda: cluster.switch(other))
     try:
         if not cluster.engine.run(lambda: cluster.finished, MAX_EVENTS):
@@ -276,7 +288,7 @@ def run_seed(seed: int) -> Outcome:
     except Exception as failure:
         raise SimulationFailure(
             f"seed {seed} ({plan.name}, {plan.workers} workers): {failure}\n"
-            f"repeat with: python -m tailrace.sim --seed {seed}"
+            f"repeat with: python -m tailrace.sim --seed {seed}{' --scheduled' if scheduled else ''}"
         ) from failure
     counters = [
         counted for process in cluster.by_epoch.values() for t in process.tasks.values() for counted in t.counters

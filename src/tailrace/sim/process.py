@@ -23,6 +23,7 @@ from tailrace.core.messages import (
     Recover,
     Registered,
     Renew,
+    Techniques,
     ToWorker,
 )
 from tailrace.core.opentask import BatchTask
@@ -34,6 +35,7 @@ from tailrace.core.task import Task
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced
 from tailrace.sim.nodequeue import NodeQueue
+from tailrace.sim.scheduled import SimSendLoop
 from tailrace.sim.shapes import MACHINE
 from tailrace.sim.store import StoreWriter
 from tailrace.topology import Role
@@ -73,6 +75,7 @@ class SimWorker:
         self.cancelled = Cancelled()
         self.queues: dict[int, SharedQueue] = {}  # by operator; those that several tasks draw from
         self.node_queues: dict[int, NodeQueue] = {}  # by operator; those of the circles that it is in
+        self.send_loop = SimSendLoop(self)
 
     # -- being alive
 
@@ -131,6 +134,8 @@ class SimWorker:
                 case TellTasks():
                     if isinstance(command.message, Members):
                         self.gather(command.message)
+                    if isinstance(command.message, Techniques):
+                        self.send_loop.switch(command.message.tail.send)
                     for task in self.tasks.values():
                         self.on_task(task, partial(task.handle, command.message))
                         self.wake(task)
@@ -205,6 +210,7 @@ class SimWorker:
             self.queues = around.queues
             if task.sinks:
                 cluster.engine.after(cluster.delay(), self.guarded(lambda task=task: self.commit(task)))  # type: ignore[misc]
+        self.send_loop.switch(assign.tail.send)
 
     def writer(self, sink: str, task: int) -> Writer:
         return StoreWriter(self.cluster.store, sink, task, self.epoch, self.cluster.maybe_crash(self))
@@ -261,7 +267,11 @@ class SimWorker:
 
     def empty(self, task: Task) -> None:
         for lane in task.lanes:
-            if lane.bundles and not self.put(lane):
+            if not lane.bundles or self.put(lane):
+                continue
+            if self.send_loop.takes(task, lane.target):
+                self.send_loop.put(task, lane.target, lane.take())
+            else:
                 self.send(task.number, lane.target, lane.target, lane.take())
         for owner, fold in task.acks.items():
             if fold.both or fold.complete or fold.durable:

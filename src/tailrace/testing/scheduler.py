@@ -134,6 +134,8 @@ class _Watched:
 
 
 def _check_picks(scheduler: SendScheduler, queues: int, seed: int, turns: int) -> None:
+    signalled: dict[int, int] = {}  # by tick
+
     def check(waiting: Waiting, now_ns: int, picked: int) -> None:
         facts = {"queues": queues, "seed": seed, "tuples": waiting.tuples, "picked": shorten(picked)}
         if not isinstance(picked, int) or not (picked == NOTHING or 0 <= picked < queues):
@@ -142,6 +144,10 @@ def _check_picks(scheduler: SendScheduler, queues: int, seed: int, turns: int) -
             _check_conserving(scheduler, waiting, picked, facts)
         if scheduler.age_floor_ns is not None:
             _check_age(scheduler, waiting, now_ns, picked, facts)
+        if scheduler.interval_ns is not None and picked != NOTHING:
+            first = signalled.setdefault(now_ns // scheduler.interval_ns, picked)
+            if first != picked:
+                raise _broken(scheduler, "between ticks a pick is the same queue, or NOTHING", **facts)
 
     picker = _Watched(scheduler, scheduler.bind(queues, Random(seed)), seed)
     _picks(picker, queues, seed, turns, check)

@@ -1,0 +1,95 @@
+"""The send loop of a simulated process: what its tasks send to others waits in outgoing queues, and leaves in an order.
+
+Lines get stuck at random, as when a receiver is behind, and for as long as nobody is there to receive. Switched off, a
+task sends by itself again once its queue is empty.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tailrace.core.outgoing import OutgoingQueue, Parcel, SendOrder
+from tailrace.core.router import NOTE
+from tailrace.core.task import Task
+from tailrace.policy.send import SendScheduler
+from tailrace.policy.send_fifo import fifo
+
+if TYPE_CHECKING:
+    from tailrace.sim.process import SimWorker
+
+STUCK = 0.1
+"""Of all turns: the receiver takes nothing."""
+
+
+class SimSendLoop:
+    """Belongs to a process, and dies with it."""
+
+    def __init__(self, process: SimWorker) -> None:
+        self._process = process
+        self._on = False
+        self._queues: dict[int, OutgoingQueue] = {}  # by task
+        self._orders: dict[int, tuple[SendOrder, list[int]]] = {}  # by operator, with its tasks here
+        self._awake = False
+
+    def switch(self, scheduler: SendScheduler | None) -> None:
+        """Schedule from now on what the tasks that are open send to others; or nothing more."""
+        self._on = scheduler is not None
+        if scheduler is not None:
+            if not self._orders:
+                self._make_queues()
+            for order, _ in self._orders.values():
+                order.switch(scheduler)
+
+    def _make_queues(self) -> None:
+        plan, rng = self._process.cluster.plan, self._process.cluster.rng
+        by_operator: dict[int, list[int]] = {}
+        for number in self._process.tasks:
+            if plan.operators[plan.operator_of[number]].tasks > 1:
+                by_operator.setdefault(plan.operator_of[number], []).append(number)
+        for operator, numbers in by_operator.items():
+            self._queues.update({number: OutgoingQueue() for number in numbers})
+            queues = [self._queues[number] for number in numbers]
+            self._orders[operator] = SendOrder(queues, fifo(), rng, 1), numbers
+
+    def takes(self, task: Task, target: int) -> bool:
+        """Whether what a task sends there is scheduled."""
+        queue = self._queues.get(task.number)
+        far = self._process.cluster.plan.home[target] != self._process.worker
+        return queue is not None and far and (self._on or not queue.empty)
+
+    def put(self, task: Task, target: int, bundles: list[Any]) -> None:
+        tuples = sum(len(bundle[5]) for bundle in bundles if len(bundle) != NOTE)
+        now_ns = self._process.cluster.engine.now_ns
+        self._queues[task.number].put(Parcel(target, bundles, max(1, tuples), 1, now_ns))
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._awake:
+            self._awake = True
+            cluster = self._process.cluster
+            cluster.engine.after(cluster.delay(), self._process.guarded(self._turn))
+
+    def _turn(self) -> None:
+        self._awake = False
+        rng = self._process.cluster.rng
+        for order, numbers in self._orders.values():
+            order.take_in()
+            for index, target in order.stuck_lines():
+                order.free(index, target)
+            for _ in range(rng.randrange(1, 6)):
+                picked = order.pick(self._process.cluster.engine.now_ns)
+                if picked is None:
+                    break
+                self._send(order, numbers, *picked)
+            order.validate()
+        if any(not queue.empty for queue in self._queues.values()):
+            self._wake()
+
+    def _send(self, order: SendOrder, numbers: list[int], index: int, parcel: Parcel) -> None:
+        process = self._process
+        home = process.cluster.plan.home[parcel.target]
+        if process.core.membership.member(home) is None or process.cluster.rng.random() < STUCK:
+            order.stuck(index, parcel.target)
+            return
+        process.send(numbers[index], parcel.target, parcel.target, parcel.payload)
+        order.sent(index, parcel)
