@@ -46,6 +46,9 @@ class World:
     def host_of(self, task: int) -> None:
         return None
 
+    def queue_for(self, task: int) -> None:
+        return None
+
     def home_of(self, task: int) -> int:
         return 1
 
