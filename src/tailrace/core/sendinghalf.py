@@ -81,10 +81,9 @@ class FeedbackOut(LaneOut):
         choices = self._half.choose_many([bundle[5][0] for bundle in line])
         attached = self._take_attached()
         for position, (bundle, choice) in enumerate(zip(line, choices, strict=True)):
-            if choice == HELD:
-                self.line.append(bundle)
-            else:
-                self._release(bundle, choice, attached.get(position))
+            self.line.append(bundle)
+            if choice != HELD:
+                self._release(self.line.popleft(), choice, attached.get(position))
         self._post()
 
     # -- choosing
@@ -129,8 +128,10 @@ class FeedbackOut(LaneOut):
         attached = self._take_attached() if self._half.attached else NOTHING
         if len(choices) == 1 and choices[0] != ALL:
             ack = self._new_id(64)
-            if choices[0] == HELD:
+            if choices[0] == HELD or self.line:
                 self.line.append((emission, split, offset, ack, lineages, values))
+                if choices[0] != HELD:
+                    self._release(self.line.popleft(), choices[0], attached.get(0))
             else:
                 said = [attached[0]] if attached else None
                 lane = self._ways[choices[0]]
@@ -153,11 +154,13 @@ class FeedbackOut(LaneOut):
         dealt: dict[int, list[int]] = {}
         acks = 0
         for position, choice in enumerate(choices):
-            if choice == HELD:
+            if choice == HELD or (self.line and choice != ALL):
                 ack = self._new_id(64)
                 acks ^= ack
                 named = None if lineages is None else [lineages[position]]
                 self.line.append((emission, split, offset, ack, named, [values[position]]))
+                if choice != HELD:
+                    self._release(self.line.popleft(), choice, attached.get(position))
             else:
                 for task in range(len(self.lanes)) if choice == ALL else (choice,):
                     dealt.setdefault(task, []).append(position)

@@ -4,7 +4,8 @@ Nothing in here sends anything. Whoever drives the halves, the simulator or the 
 messages between one sender and one task in order.
 
 At a sender: ``tick(now_ns)``, then ``choose_many(values)``. A tuple whose choice is ``HELD`` goes to the end of the
-sender's line. ``hear`` returns tasks, one for each tuple that now leaves the front of that line. After either call
+sender's line. While there is a line, a task that is chosen gets the first of it, and the new tuple goes to its end all
+the same. ``hear`` returns tasks, one for each tuple that now leaves the front of that line. After either call
 ``attached`` holds messages that travel with tuples, by position in the list just returned, and ``outbox`` messages that
 travel alone; the driver empties both.
 

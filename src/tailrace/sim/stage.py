@@ -113,11 +113,12 @@ class StageAtWork:
         half = self.feedback[sender]
         half.tick(self.agenda.now_ns)
         choice = half.choose_many((self.values[index],))[0]
-        if choice == HELD:
-            self.held[sender].append((index, incarnation))
-        else:
-            attached = half.attached.pop()[1] if half.attached else None
-            self.send(index, incarnation, sender, choice, attached)
+        line = self.held[sender]
+        if choice == HELD or (line and choice != ALL):
+            line.append((index, incarnation))
+        if choice != HELD:
+            first = line.popleft() if line and choice != ALL else (index, incarnation)
+            self.send(*first, sender, choice, half.attached.pop()[1] if half.attached else None)
         if half.outbox:
             self.post_from_sender(sender, half)
 

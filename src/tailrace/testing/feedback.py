@@ -101,10 +101,14 @@ class _Stage:
         choices = list(chooser.choose_many([value]))
         if len(choices) != 1:
             raise LawBroken("one choice a value", values=1, choices=len(choices))
+        leaving, line = [(index, value)], self.held[sender]
         if choices[0] == HELD:
-            self.held[sender].append((index, value))
+            line.append((index, value))
             choices = []
-        self.leave(sender, choices, [(index, value)])
+        elif line and choices[0] != ALL:
+            line.append((index, value))
+            leaving = [line.popleft()]
+        self.leave(sender, choices, leaving)
 
     def leave(self, sender: int, choices: Sequence[int], tuples: Sequence[tuple[int, Any]]) -> None:
         chooser = self.choosers[sender]
