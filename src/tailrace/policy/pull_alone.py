@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.policy.feedback import Message, Silent
-from tailrace.policy.grouping import HELD
+from tailrace.policy.grouping import FIRST, HELD
 
 MAX_AHEAD = 64
 """Tuples that a task has beyond the one it runs: a bundle's worth."""
@@ -81,12 +81,11 @@ class LoneSender:
         self._round_trip_ns = 0.0
 
     def choose(self, now_ns: int) -> int:
-        """For the first in line, if there is a line: the tuple that has come is the last of it."""
         if self._idle:
             return self._give(self._idle.popleft(), now_ns)
         self._line += 1
         if self._line >= PLENTY and (ahead := self._next_free(now_ns)) is not None:
-            return self._take(ahead, now_ns)
+            return FIRST - self._take(ahead, now_ns)
         return HELD
 
     def hold(self, tuples: int) -> None:
