@@ -8,16 +8,22 @@ import pytest
 
 from tailrace.bench.workloads import Draw, content
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
+from tailrace.core.plan import make_plan
+from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import Note
-from tailrace.policy import full_knowledge, pull
+from tailrace.metrics.counters import TaskCounters
+from tailrace.policy import Grouping, full_knowledge, latency_balanced, power_of_two, pull
 from tailrace.policy.feedback import Message, wants_answer
-from tailrace.policy.grouping import HELD
+from tailrace.policy.grouping import FIRST, HELD
 from tailrace.policy.osg import Reply
 from tailrace.policy.pull import Credit, InLine
 from tailrace.policy.pull_alone import MAX_AHEAD, MAX_RUN, LoneReceiver, LoneSender, Ran
 from tailrace.policy.reports import Done
+from tailrace.runtime.connectors import from_iterable, to_call
 from tailrace.runtime.wire import decode_notes, encode_notes
 from tailrace.sim import simulate
+from tailrace.testing.clock import ManualClock
+from tailrace.topology import Topology
 
 MS = MILLISECOND_NS
 TRIP_NS = 100 * MICROSECOND_NS
@@ -38,38 +44,35 @@ def test_a_tuple_goes_to_whoever_is_idle_and_waits_if_nobody_is() -> None:
     assert alone.hear(1, Ran(1, 8 * MS), 8 * MS)[0] == 1
 
 
-def test_whoever_has_run_longest_gets_one_ahead_while_two_wait() -> None:
+def test_while_two_wait_whoever_has_run_longest_gets_the_first_of_them() -> None:
     alone = sender(3, 8 * MS)
     busy = [alone.choose(at * MS) for at in (10, 11, 12)]
-    assert [alone.choose(13 * MS) for _ in range(3)] == [HELD] * 3
-    assert alone.hear(busy[1], Ran(1, 3 * MS), 14 * MS) == [busy[1], busy[0]]  # and one stays in line
-    assert alone.hear(busy[1], Ran(1, 1 * MS), 15 * MS) == [busy[1]]
-
-
-def test_one_that_waits_alone_stays_in_line_unless_calls_are_short() -> None:
-    for duration_ns, released in ((8 * MS, 1), (2 * MS, 2)):
-        alone = sender(2, duration_ns)
-        busy = [alone.choose(10 * MS) for _ in range(2)]
-        assert [alone.choose(10 * MS) for _ in range(2)] == [HELD] * 2
-        assert len(alone.hear(busy[0], Ran(1, duration_ns), 11 * MS)) == released
+    assert [alone.choose(13 * MS) for _ in range(5)] == [
+        HELD,
+        *(FIRST - task for task in busy),
+        HELD,
+    ]  # no task gets two ahead
+    assert alone.hear(busy[1], Ran(1, 3 * MS), 14 * MS) == [busy[1]]  # it has begun on what it had ahead
+    assert alone.hear(busy[1], Ran(2, 3 * MS), 17 * MS) == [busy[1]]
 
 
 def test_nothing_goes_behind_a_call_that_seems_stuck() -> None:
     alone = sender(2, 8 * MS)
     stuck, other = alone.choose(10 * MS), alone.choose(10 * MS)
-    for at in (20, 30, 40):
-        assert [alone.choose(at * MS) for _ in range(3)] == [HELD] * 3
-        released = alone.hear(other, Ran(1, 8 * MS), at * MS)
-        assert (stuck in released) == (at == 20)
+    assert alone.hear(other, Ran(1, 8 * MS), 20 * MS) == []
+    assert alone.choose(20 * MS) == other
+    assert [alone.choose(30 * MS) for _ in range(3)] == [HELD, FIRST - other, HELD]
+    assert alone.hear(other, Ran(2, 16 * MS), 40 * MS) == [other]
+    assert [alone.choose(41 * MS) for _ in range(2)] == [FIRST - other, HELD]
+    assert alone.hear(stuck, Ran(1, 32 * MS), 42 * MS) == [stuck]
 
 
 def test_many_go_ahead_where_calls_are_shorter_than_trips() -> None:
-    for duration_ns, most in ((TRIP_NS // 10, 12), (100, 2 + MAX_AHEAD)):
+    for duration_ns, most in ((TRIP_NS // 10, 12), (100, 1 + MAX_AHEAD)):
         alone = sender(1, duration_ns)
-        alone.choose(MS)
-        for _ in range(200):
-            assert alone.choose(MS) == HELD
-        assert len(alone.hear(0, Ran(1, duration_ns), MS + duration_ns + TRIP_NS)) in (most - 1, most)
+        choices = [alone.choose(MS) for _ in range(200)]
+        assert choices[:3] == [0, HELD, FIRST - 0]
+        assert abs(1 + choices.count(FIRST) - most) <= 1
 
 
 def test_a_task_tells_of_all_it_was_told_of_and_not_too_often() -> None:
@@ -112,6 +115,19 @@ def test_only_a_grant_must_be_answered_by_a_sender_with_nothing_in_line() -> Non
     assert half.choose_many(["a"]) == [0]  # by what was kept
     assert half.hear(1, Credit(False, ahead=True), 7) == ()
     assert half.outbox.pop() == (1, InLine(0, 0, returned=True)) and half.choose_many(["b"]) == [HELD]
+
+
+@pytest.mark.parametrize(
+    ("grouping", "senders", "patient"),
+    [(pull(), 1, True), (pull(), 2, False), (power_of_two(), 1, True), (latency_balanced(), 1, False)],
+)
+def test_arrivals_are_told_before_a_call_unless_nobody_minds(grouping: Grouping, senders: int, patient: bool) -> None:
+    topology = Topology("t")
+    source = topology.source("s", from_iterable(range(3)), tasks=senders)
+    source.map("work", str, grouping=grouping).sink("out", to_call(print))
+    plan = make_plan(topology, 1)
+    halves = ReceivingHalves(plan, senders, plan.edges[:1], TaskCounters("work", 0, 0), ManualClock(1), Random(1))
+    assert (halves.patient, halves.hears_one) == (patient, senders == 1)
 
 
 class Own(tuple[int, ...]):
