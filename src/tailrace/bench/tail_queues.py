@@ -40,22 +40,25 @@ def delays_ns(outcome: Outcome) -> list[int]:
 
 
 def measure(queues: str, draw: Draw) -> Figures:
-    """Figures of one live run and of its simulation."""
-    workload = exponential(draw)
+    return figures_of(NAME, queues, exponential(draw))
+
+
+def figures_of(name: str, queues: str, workload: Workload) -> Figures:
+    """Figures of one live run of any stream, under shuffle, and of its simulation. Keys begin with a row's name."""
     tail, scope, _ = QUEUES[queues]
     outcome = run_workload(workload, workers=WORKERS, tail=tail)
-    live = latency_figures(f"{NAME}_{queues}", outcome.latencies_ns)
-    live[f"{NAME}_{queues}_delay_ms"] = _mean_ms(delays_ns(outcome))
-    return live | _simulate(queues, scope, workload)
+    live = latency_figures(f"{name}_{queues}", outcome.latencies_ns)
+    live[f"{name}_{queues}_delay_ms"] = _mean_ms(delays_ns(outcome))
+    return live | _simulate(name, queues, scope, workload)
 
 
-def _simulate(queues: str, scope: Scope, workload: Workload) -> Figures:
+def _simulate(name: str, queues: str, scope: Scope, workload: Workload) -> Figures:
     model = replace(workload.model(LINK_NS), workers=WORKERS, queue=Queue(scope))
     report = simulate(model, "shuffle", seed=workload.draw.seed)
     latencies_ns = [done - due for done, due in zip(report.done_ns, report.due_ns, strict=True)]
     waits_ns = [latency - work for latency, work in zip(latencies_ns, workload.works_ns, strict=True)]
-    figures = latency_figures(f"{NAME}{SIMULATED}{queues}", latencies_ns)
-    return figures | {f"{NAME}{SIMULATED}{queues}_delay_ms": _mean_ms(waits_ns)}
+    figures = latency_figures(f"{name}{SIMULATED}{queues}", latencies_ns)
+    return figures | {f"{name}{SIMULATED}{queues}_delay_ms": _mean_ms(waits_ns)}
 
 
 def _mean_ms(times_ns: Sequence[int]) -> float:

@@ -151,7 +151,9 @@ class NodeQueue:
             return None if self._ring is None else os.dup(self.part.bell)
 
     def heard(self) -> None:
-        self._empty = False
+        """The bell has rung."""
+        with self._lock:  # not while another finds that there is nothing, and is about to say so
+            self._empty = False
 
     # -- looking in, and the end
 

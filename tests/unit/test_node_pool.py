@@ -1,0 +1,182 @@
+"""What a pool does with tuples that came over links, from other machines: asleep tasks first, then the node's queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.circle import Circle
+from tailrace.core.ledger import LedgerLimits
+from tailrace.core.messages import Member, Position
+from tailrace.core.plan import make_plan
+from tailrace.runtime.channels import Channel, offer_ring, take_ring
+from tailrace.runtime.links import OutLink
+from tailrace.runtime.nodequeue import NodeQueue
+from tailrace.runtime.pool import Pool
+from tailrace.runtime.runner import Runner
+from tailrace.runtime.taskhost import TaskHost
+from tailrace.runtime.wire import BUNDLES, decode_bundles, encode
+from tailrace.sim.shapes import SimSink, SimSource, mark
+from tailrace.testing import ManualClock
+from tailrace.topology import Kind, Topology
+
+TASKS = 3
+
+
+class Alone:
+    """A worker that no other talks to."""
+
+    worker, epoch = 0, 1
+
+    def host_of(self, task: int) -> None:
+        return None
+
+    def home_of(self, task: int) -> int:
+        return 1
+
+    def queue_for(self, task: int) -> None:
+        return None
+
+    def member(self, worker: int) -> Member | None:
+        return None
+
+    def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
+        raise AssertionError("nobody to connect to")
+
+    def others(self) -> tuple[int, ...]:
+        return ()
+
+    def cancel(self, emissions: Any) -> None: ...
+
+    def lost_link(self) -> None: ...
+
+    def renew(self) -> None: ...
+
+    def tell(self, message: Any) -> None: ...
+
+
+def _failed(error: BaseException) -> None:
+    raise error
+
+
+class Desk:
+    """Tasks with runners of their own, which sleep or do not, and somebody else's end of the node's queue."""
+
+    def __init__(self) -> None:
+        topology = Topology("t")
+        source = topology.source("s", SimSource("s", 5), tasks=1)
+        source.map("work", mark("w"), tasks=TASKS).sink("out", SimSink(), tasks=1)
+        plan = make_plan(topology, 1, shared_queues="node")
+        around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1))
+        near = Alone()
+        self.hosts: list[TaskHost] = []
+        for number in range(1, 1 + TASKS):
+            body = plan.operators[1].operator.body
+            task = assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), around)
+            self.hosts.append(TaskHost(task, near, Kind.BLOCKING))
+        self.runners = [Runner(f"work/{number}", _failed) for number in range(TASKS)]
+        self.pool = Pool(around.queues[1], self.hosts, near, Runner("intake", _failed))
+        for runner, host in zip(self.runners, self.hosts, strict=True):
+            runner.adopt(host)
+        made = offer_ring("pool", "queue")
+        name, nonce = made.segment.path.name, made.segment.nonce.hex()
+        circle = Circle(0, ((0, 1), (1, 2)))
+        self.node, self.other = (NodeQueue(take_ring(name, nonce, "queue"), circle) for _ in range(2))
+        made.withdraw()
+        made.close()
+        self.node.pool, self.node.decode, self.other.decode = self.pool, self.pool.decode, decode_bundles
+        self.pool.draw_from(self.node)
+
+    def asleep(self, *which: int) -> None:
+        self.node.take(1)  # whoever sleeps has looked
+        for number, runner in enumerate(self.runners):
+            runner.set_asleep(number in which)
+
+    def come(self, *sizes: int, bytes_each: int = 1) -> None:
+        """A frame, with bundles of so many tuples."""
+        bundles = [(number, 0, 0, number, None, [b"x" * bytes_each] * size) for number, size in enumerate(sizes)]
+        self.pool._on_frame(self.hosts[0], BUNDLES, memoryview(encode(bundles)))
+
+    @property
+    def here(self) -> list[int]:
+        """Tuples in each bundle of the worker's own queue."""
+        return [len(bundle[5]) for _, _, bundle in self.pool._queue._entries]
+
+    @property
+    def there(self) -> list[int]:
+        """Tuples in each record of the node's."""
+        found = []
+        while bundles := self.other.take(1)[1]:
+            found.append(sum(len(bundle[5]) for bundle in bundles))
+        return found
+
+    def close(self) -> None:
+        self.pool.draw_from(None)
+        for host in self.hosts:
+            host.listen()
+        self.node.close()
+        self.other.close()
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    one = Desk()
+    yield one
+    one.close()
+
+
+def test_what_comes_while_all_are_busy_goes_to_the_node_a_portion_a_record(desk: Desk) -> None:
+    desk.asleep()
+    desk.come(1, 3, 2)
+    assert (desk.here, desk.there) == ([], [1] * 6)
+
+
+def test_records_are_as_large_as_those_who_draw_want_them(desk: Desk) -> None:
+    desk.asleep()
+    desk.node.take(4)
+    desk.come(1, 3, 2)
+    assert (desk.here, desk.there) == ([], [4, 2])
+
+
+def test_tasks_that_sleep_get_a_portion_each_by_reference(desk: Desk) -> None:
+    desk.asleep(0, 2)
+    desk.come(1, 3, 2)
+    assert (desk.here, desk.there) == ([1, 1], [1] * 4)
+    assert not any(runner.idle for runner in desk.runners), "they are woken"
+
+
+def test_nobody_overtakes_what_waits_in_the_node_s_queue(desk: Desk) -> None:
+    desk.asleep(0)
+    desk.other.put(encode([(9, 0, 0, 9, None, [b"first"])]))
+    desk.node.heard()
+    desk.come(1)
+    assert (desk.here, desk.there) == ([], [1, 1])
+
+
+def test_what_does_not_fit_stays_and_pauses_the_links_when_it_is_too_much(desk: Desk) -> None:
+    desk.asleep()
+    desk.come(*[1] * 9, bytes_each=200_000)
+    assert len(desk.here) == 4, "five fill the ring"
+    assert not desk.pool._in.paused
+    desk.come(*[1] * 60, bytes_each=200_000)
+    assert desk.pool._in.paused
+    assert desk.there == [1] * 5
+
+
+def test_a_tuple_that_no_queue_is_made_for_stays(desk: Desk) -> None:
+    desk.asleep()
+    desk.come(1, bytes_each=600_000)
+    assert (desk.here, desk.there) == ([1], [])
+
+
+def test_a_task_with_nothing_of_its_own_draws_from_the_node(desk: Desk) -> None:
+    desk.other.put(encode([(5, 0, 0, 5, [7], [("s", 0, 5)])]))
+    task = desk.hosts[1].task
+    assert task.runnable
+    task.run(0)
+    assert [bundle[5] for lane in task.lanes for bundle in lane.bundles] == [[("s", 0, 5, "w")]]
+    assert not task.runnable, "it has looked, and will be told"
