@@ -135,6 +135,12 @@ def test_unknown_names_are_refused_with_those_there_are() -> None:
         osg_testbed.TESTBED.figure("11")
 
 
+@pytest.mark.parametrize("sizes", [{"repeats": 0}, {"length": 0.0}])
+def test_sizes_of_nothing_are_refused(sizes: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="nothing to measure: repeats="):
+        LiveSizes(**sizes)
+
+
 # --- runs that are kept
 
 

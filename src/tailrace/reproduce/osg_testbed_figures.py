@@ -99,7 +99,7 @@ def use_case_chart(use_case: str, number: int, rows: Sequence[Row]) -> dict[str,
         Series(
             LABELS[policy],
             [
-                Point(row["at"], row["value"], row["value_low"], row["value_high"])
+                Point(row["at"], row["value"], row["value_least"], row["value_most"])
                 for row in rows
                 if (row["technique"], row["measure"]) == (policy, "mean_ms")
             ],
@@ -108,5 +108,5 @@ def use_case_chart(use_case: str, number: int, rows: Sequence[Row]) -> dict[str,
         for policy in NAMES
     ]
     title = f"OSG, Fig. {number}: {use_case.upper()}, mean latency, live"
-    notes = ["medians of repeats, bars 95%; solid: in the paper; dashed: added here"]
+    notes = ["medians of repeats, bars from the least to the most, as in the paper", "dashed: added here"]
     return {"": Chart(title, "instances", "ms", curves, notes=notes)}

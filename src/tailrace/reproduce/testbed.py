@@ -92,6 +92,7 @@ class LiveStudy:
 def _row(measure: str, trial: Trial, values: Sequence[float], base: Sequence[float] | None) -> Row:
     row = {"measure": measure, **trial._asdict(), "runs": len(values)}
     row |= dict(zip(("value", "value_low", "value_high"), median_interval(values), strict=True))
+    row |= {"value_least": min(values), "value_most": max(values)}
     cuts = [1 - value / usual for value, usual in zip(values, base or (), strict=bool(base)) if usual]
     cut = median_interval(cuts) if cuts else (None, None, None)
     return row | dict(zip(("cut", "cut_low", "cut_high"), cut, strict=True))

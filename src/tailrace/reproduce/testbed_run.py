@@ -11,6 +11,7 @@ from typing import Any
 from tailrace.bench.tail import STEMS, in_words
 from tailrace.bench.tail_table import ENOUGH_REPEATS
 from tailrace.bench.turns import Contest, Figures, machine_facts, machine_line, take_turns
+from tailrace.errors import OptionError
 from tailrace.reproduce.kept import Kept
 from tailrace.reproduce.report import file_stem, flat_claims, render_claims, shown, write_figure
 from tailrace.reproduce.study import Row
@@ -29,6 +30,10 @@ class LiveSizes:
 
     repeats: int = 3
     length: float = 1.0  # of streams, beside the usual
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1 or self.length <= 0:
+            raise OptionError(f"nothing to measure: repeats={self.repeats} length={self.length}: is either zero?")
 
 
 QUICK = LiveSizes(repeats=1, length=0.2)
