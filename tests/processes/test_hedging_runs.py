@@ -125,14 +125,14 @@ MILLION = 1_000_000
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1_200)
 def test_a_million_with_hedging_and_kills(tmp_path: Path) -> None:
     topology = _hedged_topology(tr.to_parquet(tmp_path, schema="n long", roll_seconds=0.5), MILLION)
     with running(topology, workers=3, max_pending=20_000, tail=tr.Tail(replay=tr.adaptive_timeout(gate=None))) as run:
         for victim, part in enumerate((0.2, 0.5, 0.8)):
             least = part * MILLION
-            wait_until(lambda least=least: run._server.progress()["durable"] >= least, 200, f"{part:.0%} to be durable")
+            wait_until(lambda least=least: run._server.progress()["durable"] >= least, 400, f"{part:.0%} to be durable")
             kill(run, victim)
-        progress = finish(run, 300)
+        progress = finish(run, 400)
     assert progress["recoveries"] >= 3 and progress["replay"]["hedges"] > 0
     assert sorted(read_parquet(tmp_path)) == list(range(MILLION))

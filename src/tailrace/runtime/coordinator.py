@@ -31,8 +31,9 @@ from tailrace.core.messages import (
     Send,
     StartWorker,
 )
-from tailrace.core.plan import Plan
+from tailrace.core.plan import EdgePlan, Plan
 from tailrace.errors import Fenced, OptionError, ProtocolError, TailraceError
+from tailrace.metrics.edges import WatchedEdge
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus
 from tailrace.policy.tail import Tail
 from tailrace.runtime.auth import accept, answer, close_listener, new_secret
@@ -127,8 +128,9 @@ class CoordinatorServer:
         self._listener = socket.create_server((place.bind, 0), backlog=64)
         names = [(op.name, op.operator.role.value, op.tasks) for op in plan.operators]
         shared = [op.name for op in plan.operators if op.shared]
+        watched = {edge.index: _watched(plan, edge) for edge in plan.edges if edge.feedback}
         self._progress = ProgressBuilder(
-            run_id, checkpoint.job_id, plan.name, names, started_ns=self.started_ns, shared=shared
+            run_id, checkpoint.job_id, plan.name, names, started_ns=self.started_ns, shared=shared, edges=watched
         )
         self._progress_lock = threading.Lock()
         self._load = LoadMeter(plan)
@@ -418,3 +420,8 @@ class CoordinatorServer:
             return []
 
         self._post(decide)
+
+
+def _watched(plan: Plan, edge: EdgePlan) -> WatchedEdge:
+    upstream, downstream = (plan.operators[end].name for end in edge.ends)
+    return WatchedEdge(upstream, downstream, edge.grouping.name)

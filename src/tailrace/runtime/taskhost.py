@@ -363,7 +363,8 @@ class TaskHost:
         counts = self.pool is None or self.pool.hosts[0] is self  # a queue is counted once
         counters[0].queued = len(self.task.queue) if counts else 0
         counters[0].cpu_ns = self.cpu_ns
-        counters[0].held = sum(len(line.line) for line in self.task.lines.values())
+        counters[0].edges = tuple(line.state() for line in self.task.lines.values())
+        counters[0].held = sum(edge.held for edge in counters[0].edges)
         if isinstance(self.task, SourceTask):
             ledger = self.task.ledger
             counters[0].pending = ledger.pending
