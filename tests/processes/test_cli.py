@@ -278,7 +278,8 @@ def test_run_shows_progress_and_a_summary(tmp_path: Path, name: str) -> None:
 
 
 def test_run_as_json_writes_nothing_else(tmp_path: Path) -> None:
-    done = tailrace_run(words_file(tmp_path), "--json", "--checkpoint", str(tmp_path / "state"), "--metrics-port", "0")
+    options = ("--checkpoint", str(tmp_path / "state"), "--metrics-port", "0", "--shared-queues", "worker")
+    done = tailrace_run(words_file(tmp_path), "--json", *options)
     assert done.returncode == 0, done.stderr
     progress = [json.loads(line) for line in done.stdout.splitlines()]
     assert progress[-1]["status"] == "finished"
@@ -287,6 +288,12 @@ def test_run_as_json_writes_nothing_else(tmp_path: Path) -> None:
     assert re.search(r"^metrics: http://127\.0\.0\.1:\d+/metrics$", done.stderr, re.MULTILINE)
     again = tailrace_run(words_file(tmp_path), "--json", "--checkpoint", str(tmp_path / "state"))
     assert json.loads(again.stdout.splitlines()[-1])["completed"] == 0
+
+
+def test_techniques_that_there_are_not_are_refused(tmp_path: Path) -> None:
+    done = tailrace_run(words_file(tmp_path), "--shared-queues", "rack")
+    assert done.returncode == 1
+    assert "not a way to share queues: shared_queues='rack'" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_failing_function_is_shown_as_its_author_sees_it(tmp_path: Path) -> None:

@@ -49,6 +49,12 @@ def test_every_tuple_once(name: str) -> None:
         assert all(task["received"] for task in operator["tasks"]), "some task was never chosen"
     feedback = [worker["feedback"] for worker in progress["workers"]]
     assert all(found["messages"] > 0 and found["bytes"] > 0 for found in feedback)
+    assert [(edge["from"], edge["to"], edge["grouping"]) for edge in progress["edges"]] == [
+        ("numbers", "dealt", name),
+        ("near", "row", name),
+    ]
+    estimates = [edge["estimateMs"] for edge in progress["edges"]]
+    assert all(estimates) if name == "least_work" else estimates == [None, None] or name == "osg"
 
 
 async def wait_a_little(number: int) -> int:

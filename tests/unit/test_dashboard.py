@@ -110,6 +110,20 @@ def test_hedging_is_shown_while_it_is_on_and_after_it_was() -> None:
     assert "hedges 1.50k won 900 wasted 590 tuples cancelled 1.20k (off)" in plain_line(progress).split(" | ")
 
 
+def test_load_aware_edges_are_shown_the_first_few_of_them() -> None:
+    progress = run_in_its_second_interval(trouble=False)
+    edge = {"from": "lines", "to": "count", "grouping": "least_work", "held": 0, "credits": 0}
+    edge |= {"leastShare": 0.18, "mostShare": 0.31, "estimateMs": 2.1, "measuredMs": 2.04}
+    pulled = {**edge, "grouping": "pull", "held": 12, "credits": 1, "estimateMs": None, "mostShare": None}
+    progress["edges"] = [edge, pulled]
+    words = "lines → count (least_work) shares 18%..31% estimate 2.10 ms, measured 2.04 ms"
+    assert [words, "lines → count (pull) held 12, credits 1"] == plain_line(progress).split(" | ")[-2:]
+    assert words in screen(progress)
+    assert f"  edge      {words}" in render_summary(progress).splitlines()
+    progress["edges"] = [edge] * 7
+    assert plain_line(progress).endswith(f"{words} | and 3 more edges")
+
+
 def test_summary() -> None:
     assert render_summary(run_in_its_second_interval(trouble=True)) == SUMMARY.strip("\n")
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
-from tailrace.metrics.counters import TaskCounters
+from tailrace.metrics.counters import EdgeState, TaskCounters
+from tailrace.metrics.edges import WatchedEdge
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus, describe
 
 STARTED_NS = 5 * SECOND_NS
@@ -70,6 +72,40 @@ def test_a_task_beyond_the_declared_ones_appears_too() -> None:
     out = build(progress, 1)["operators"][2]
     assert [entry["task"] for entry in out["tasks"]] == [0, 4]
     assert out["received"] == 7
+
+
+def edges_of(tasks: int, received: Sequence[int], states: Sequence[EdgeState]) -> dict[str, Any]:
+    """The one edge of a run, in the second of two intervals; in the first, every task got 100 tuples."""
+    operators = [("lines", "source", 1), ("count", "map", tasks)]
+    watched = {3: WatchedEdge("lines", "count", "pull")}
+    progress = ProgressBuilder("run-1", "job-1", "wordcount", operators, started_ns=STARTED_NS, edges=watched)
+    counters = [task("count", number, received=100, busy_ns=200 * MILLISECOND_NS) for number in range(tasks)]
+    progress.update(0, 1, [one.snapshot() for one in counters])
+    first = build(progress, 1)
+    assert first["edges"][0]["mostShare"] == pytest.approx(1 / tasks, abs=1e-4)
+    source = task("lines")
+    source.edges = (*states, EdgeState(4, 1_000, 1_000, 1_000, 1_000))  # another edge
+    for one, some in zip(counters, received, strict=True):
+        one.received += some
+    progress.update(0, 1, [source.snapshot(), *(one.snapshot() for one in counters)])
+    (edge,) = build(progress, 2)["edges"]
+    return dict(edge)
+
+
+def test_an_edge_tells_shares_of_the_interval_and_what_its_senders_are_about() -> None:
+    edge = edges_of(2, [75, 25], [EdgeState(3, 5, 1, 10, 30 * MILLISECOND_NS)])
+    assert (edge["from"], edge["to"], edge["grouping"]) == ("lines", "count", "pull")
+    assert (edge["shares"], edge["leastShare"], edge["mostShare"]) == ([0.75, 0.25], 0.25, 0.75)
+    assert (edge["held"], edge["credits"]) == (5, 1)
+    assert (edge["estimateMs"], edge["measuredMs"]) == (3.0, pytest.approx(4 / 3, abs=1e-5))
+
+
+def test_an_edge_of_many_tasks_is_summed_up() -> None:
+    edge = edges_of(40, [1] * 39 + [61], [])
+    assert (edge["shares"], edge["leastShare"], edge["mostShare"]) == ([], 0.01, 0.61)
+    assert edge["estimateMs"] is None, "nobody estimates"
+    idle = edges_of(2, [0, 0], [])
+    assert (idle["shares"], idle["leastShare"], idle["mostShare"]) == ([], None, None)
 
 
 def test_feedback_is_counted_by_worker_and_its_share_by_interval() -> None:

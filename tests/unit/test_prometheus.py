@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
-from tailrace.metrics.counters import TaskCounters
+from tailrace.metrics.counters import EdgeState, TaskCounters
+from tailrace.metrics.edges import WatchedEdge
 from tailrace.metrics.exposition import CONTENT_TYPE
 from tailrace.metrics.families import FAMILIES, render
 from tailrace.metrics.progress import Progress, ProgressBuilder, WorkerStatus
@@ -143,7 +144,9 @@ def test_the_parser_is_strict(text: str) -> None:
 
 def a_run(name: str = "wordcount", operators: list[tuple[str, str, int]] = OPERATORS) -> Progress:
     """A run of 75 s with a bit of everything; of the second count task nothing was heard yet."""
-    builder = ProgressBuilder("run-1", "job-1", name, operators, started_ns=0)
+    source, counter, _ = (operator for operator, _, _ in operators)
+    edges = {0: WatchedEdge(source, counter, "least_work")}
+    builder = ProgressBuilder("run-1", "job-1", name, operators, started_ns=0, edges=edges)
     lines, count, out = (TaskCounters(operator, 0, worker=i % 2) for i, (operator, _, _) in enumerate(operators))
     lines.received = lines.emitted = 1_000
     lines.completed, lines.durable, lines.pending, lines.reemitted = 900, 800, 200, 50
@@ -156,6 +159,7 @@ def a_run(name: str = "wordcount", operators: list[tuple[str, str, int]] = OPERA
     lines.hedges, lines.hedges_won, lines.hedges_wasted = 30, 20, 9
     lines.timeout_ns, lines.hedges_left = 12 * MILLISECOND_NS, 3.5
     count.unrun, count.unrun_hedges = 18, 7
+    lines.edges = (EdgeState(0, 11, 2, 5, 10 * MILLISECOND_NS),)
     for task in (lines, count, out):
         builder.update(task.worker, 1, [task.snapshot()])
     workers = [
@@ -168,6 +172,14 @@ def a_run(name: str = "wordcount", operators: list[tuple[str, str, int]] = OPERA
 def value(families: dict[str, Parsed], name: str, family: str = "", **labels: str) -> float:
     wanted = frozenset({"topology": "wordcount", **labels}.items())
     return families[family or name].samples[name, wanted]
+
+
+def test_what_a_load_aware_grouping_does_is_told_by_edge() -> None:
+    families = parse(render(a_run()))
+    labels = {"from": "lines", "to": "count", "grouping": "least_work"}
+    names = ("held_tuples", "credits", "estimate_seconds", "measured_seconds", "least_share_ratio", "most_share_ratio")
+    found = [value(families, f"tailrace_edge_{name}", **labels) for name in names]
+    assert found == [11, 2, 0.002, pytest.approx(1 / 990), 0, 1]
 
 
 def test_every_metric_is_there_and_valid() -> None:

@@ -54,6 +54,11 @@ FILE_MODULE = "__tailrace_file__"  # no module that workers could import: what t
 @click.option(
     "--replay", metavar="RULE", help="Send late records once more: adaptive_timeout, fixed_timeout=MS.  [default: none]"
 )
+@click.option(
+    "--shared-queues",
+    metavar="WHERE",
+    help="Let the tasks of an operator that are in one worker draw from one queue: worker.  [default: none]",
+)
 @click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics here.")
 @click.option("--json", "as_json", is_flag=True, help="Write each progress as a line of JSON, and nothing else.")
 def run(
@@ -65,6 +70,7 @@ def run(
     checkpoint: str | None,
     record: str | None,
     replay: str | None,
+    shared_queues: str | None,
     metrics_port: int | None,
     as_json: bool,
 ) -> None:
@@ -93,7 +99,8 @@ def run(
             stack.enter_context(redirect_stdout(sys.stderr))  # what workers print must not get between the lines
         slots = workers + SPARE_SLOTS if workers is not None else None
         spark = stack.enter_context(common.session(host, master, conf, slots))
-        tail = None if replay is None else Tail(replay=named_replay(replay))
+        rule = None if replay is None else named_replay(replay)
+        tail = Tail(rule, shared_queues) if rule is not None or shared_queues is not None else None
         options: dict[str, Any] = {"workers": workers, "checkpoint": checkpoint, "record": record, "tail": tail}
         handle: Run = topology.run(spark, **{name: value for name, value in options.items() if value is not None})
         stack.enter_context(stopped_at_the_end(handle))

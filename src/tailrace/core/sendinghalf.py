@@ -16,7 +16,7 @@ from tailrace.clock import Clock
 from tailrace.core.lineage import broadcast_lineages, child_lineages
 from tailrace.core.plan import EdgePlan
 from tailrace.core.router import MAX_BUNDLE, Bundle, FeedbackLane, LaneOut, Origin
-from tailrace.metrics.counters import TaskCounters
+from tailrace.metrics.counters import EdgeState, TaskCounters
 from tailrace.policy.feedback import FeedbackChooser, Message, has_feedback
 from tailrace.policy.grouping import ALL, FIRST, HELD
 
@@ -64,6 +64,12 @@ class FeedbackOut(LaneOut):
     @property
     def full(self) -> bool:
         return len(self.line) >= self._limit
+
+    def state(self) -> EdgeState:
+        """For whoever shows it. What was estimated counts from the last membership on."""
+        estimated = getattr(self._half, "estimated", None)
+        tuples, total_ns = (estimated.tuples, int(estimated.total_ns)) if estimated is not None else (0, 0)
+        return EdgeState(self.edge.index, len(self.line), getattr(self._half, "credits", 0), tuples, total_ns)
 
     def bind(self, version: int) -> None:
         """Begin anew under a newer membership, with the tuples in line."""

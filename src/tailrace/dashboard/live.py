@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tailrace.dashboard import text
-from tailrace.dashboard.plain import TAIL, replay_words, troubles, workers_running
+from tailrace.dashboard.plain import TAIL, edge_words, replay_words, troubles, workers_running
 from tailrace.metrics.progress import FINISHED
 
 _NAME_WIDTH = 18
@@ -69,6 +69,7 @@ def _header(progress: dict[str, Any]) -> list[Text]:
         _line((progress["name"], "bold"), f"  {progress['status']}  ", (text.elapsed(progress["elapsedMs"]), "dim")),
         _line("  ".join(facts)),
         *(_line(words) for words in replay_words(progress)),
+        *(_line(words) for words in edge_words(progress)),
         *([Text("  ".join(trouble), style="yellow")] if trouble else []),  # wraps: trouble is never cut off
         _latency_line("complete, now", latency["interval"]["complete"]),
         _latency_line("since the start", latency["complete"]),

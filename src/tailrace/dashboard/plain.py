@@ -7,6 +7,8 @@ from typing import Any
 from tailrace.dashboard import text
 from tailrace.metrics.progress import RUNNING
 
+MOST_EDGES = 4
+
 TAIL = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
 """The percentiles worth a glance: key in the progress, name for people."""
 
@@ -22,6 +24,7 @@ def plain_line(progress: dict[str, Any]) -> str:
         f"complete {latency_words(progress['latencyMs']['interval']['complete'])}",
         f"workers {workers_running(progress)}",
         *replay_words(progress),
+        *edge_words(progress),
         *troubles(progress),
     ]
     return " | ".join(parts)
@@ -51,6 +54,24 @@ def replay_words(progress: dict[str, Any]) -> list[str]:
     if rule:
         words += [f"timeout {text.latency(replay['timeoutMs'])}", f"left {replay['hedgesLeft']:.0f}"]
     return [" ".join([*words, f"({rule or 'off'})"])]
+
+
+def edge_words(progress: dict[str, Any]) -> list[str]:
+    """What load-aware groupings do, an entry for each edge; those beyond the first few are counted."""
+    edges = progress.get("edges", [])
+    rest = len(edges) - MOST_EDGES
+    return [*map(_edge, edges[:MOST_EDGES]), *([f"and {rest} more edges"] if rest > 0 else [])]
+
+
+def _edge(edge: dict[str, Any]) -> str:
+    words = [f"{edge['from']} → {edge['to']} ({edge['grouping']})"]
+    if edge["mostShare"] is not None:
+        words.append(f"shares {text.ratio(edge['leastShare'])}..{text.ratio(edge['mostShare'])}")
+    if edge["estimateMs"] is not None:
+        words.append(f"estimate {text.latency(edge['estimateMs'])}, measured {text.latency(edge['measuredMs'])}")
+    if edge["held"] or edge["credits"]:
+        words.append(f"held {text.count(edge['held'])}, credits {text.count(edge['credits'])}")
+    return " ".join(words)
 
 
 def troubles(progress: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from tailrace.dashboard import text
-from tailrace.dashboard.plain import latency_words, replay_words, troubles
+from tailrace.dashboard.plain import edge_words, latency_words, replay_words, troubles
 
 _BAR_WIDTH = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -33,6 +33,7 @@ def _totals(progress: dict[str, Any]) -> list[str]:
         *([f"  durable   {latency_words(durable)}"] if durable["count"] else []),
         f"  workers   {len(progress['workers'])}, {text.elapsed(cpu_s * 1e3)} of CPU time",
         *(f"  replay    {words}" for words in replay_words(progress)),
+        *(f"  edge      {words}" for words in edge_words(progress)),
         "  trouble   " + f"\n{'':12}".join(troubles(progress) or ["none"]),
     ]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from tailrace.metrics.histogram import EMPTY_SNAPSHOT, Histogram, HistogramSnapshot
 
@@ -37,8 +37,18 @@ COUNTERS = (
     "unrun",
     "unrun_hedges",
 )
-GAUGES = ("queued", "pending", "held", "backlog", "largest_backlog", "timeout_ns", "hedges_left", "at_ns")
+GAUGES = ("queued", "pending", "held", "edges", "backlog", "largest_backlog", "timeout_ns", "hedges_left", "at_ns")
 HISTOGRAMS = ("execution", "complete", "durable_latency")
+
+
+class EdgeState(NamedTuple):
+    """What the sending half of a load-aware grouping is about, at one task."""
+
+    edge: int  # its index in the plan
+    held: int  # tuples that wait for some task to have room
+    credits: int  # tuples that may be sent at once
+    estimates: int  # tuples whose cost was estimated
+    estimated_ns: int  # to how much, in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,7 @@ class TaskSnapshot:
     feedback_bytes: int = 0
     feedback_ns: int = 0
     held: int = 0
+    edges: tuple[EdgeState, ...] = ()
     backlog: int = 0
     largest_backlog: int = 0
     hedges: int = 0
@@ -109,6 +120,7 @@ class TaskCounters:
     feedback_bytes: int = 0  # what they took on links, about
     feedback_ns: int = 0  # time spent in the halves, and on encoding
     held: int = 0  # a gauge: tuples that wait here for some task to have room
+    edges: tuple[EdgeState, ...] = ()  # a gauge: of each load-aware edge that leaves here
     backlog: int = 0  # a gauge: tuples in the outgoing queue
     largest_backlog: int = 0  # the most there were
     hedges: int = 0  # roots of a source that were emitted once more because they were late
@@ -149,6 +161,7 @@ class TaskCounters:
             feedback_bytes=self.feedback_bytes,
             feedback_ns=self.feedback_ns,
             held=self.held,
+            edges=self.edges,
             backlog=self.backlog,
             largest_backlog=self.largest_backlog,
             hedges=self.hedges,

@@ -71,7 +71,15 @@ def _each_worker(progress: Progress) -> Iterator[tuple[Labels, Progress]]:
             yield (*labels, ("worker", str(worker["worker"]))), worker
 
 
+def _each_edge(progress: Progress) -> Iterator[tuple[Labels, Progress]]:
+    """Those whose groupings look at load."""
+    for labels, run in _the_run(progress):
+        for edge in run.get("edges", ()):
+            yield (*labels, ("from", edge["from"]), ("to", edge["to"]), ("grouping", edge["grouping"])), edge
+
+
 RUN = _Scope(("topology",), _the_run)
+EDGE = _Scope(("topology", "from", "to", "grouping"), _each_edge)
 TASK = _Scope(("topology", "operator", "task", "worker"), _each_task)
 WORKER = _Scope(("topology", "worker"), _each_worker)
 
@@ -100,7 +108,7 @@ def _number(
 ) -> Metric:
     def read(progress: Progress) -> Iterator[Sample]:
         for labels, part in scope.parts(progress):
-            if key in part:
+            if part.get(key) is not None:
                 yield Sample(labels, value(part[key]))
 
     return Family(PREFIX + name, kind, meaning, scope.labels), read
@@ -198,6 +206,12 @@ _METRICS: tuple[Metric, ...] = (
     ),
     _number(TASK, "cpu_seconds_total", COUNTER, "Processor time of the task.", "cpuMs", _seconds),
     _summary(TASK, "execution_seconds", "Time of one call, since the run started.", "executionMs"),
+    _number(EDGE, "edge_held_tuples", GAUGE, "Tuples that wait for some task to have room.", "held"),
+    _number(EDGE, "edge_credits", GAUGE, "Tuples that senders may send at once (pull).", "credits"),
+    _number(EDGE, "edge_estimate_seconds", GAUGE, "Mean of what tuples were taken to cost.", "estimateMs", _seconds),
+    _number(EDGE, "edge_measured_seconds", GAUGE, "Mean of what they did cost.", "measuredMs", _seconds),
+    _number(EDGE, "edge_least_share_ratio", GAUGE, "Of the tuples: what the task with the fewest got.", "leastShare"),
+    _number(EDGE, "edge_most_share_ratio", GAUGE, "Of the tuples: what the task with the most got.", "mostShare"),
     _number(WORKER, "worker_up", GAUGE, "1 while the worker runs, 0 while it does not.", "state", _is_running),
     _number(WORKER, "worker_restarts_total", COUNTER, "Times the worker was started again.", "restarts"),
     _number(WORKER, "worker_cpu_seconds_total", COUNTER, "Processor time of the worker's process.", "cpuSeconds"),

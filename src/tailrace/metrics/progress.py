@@ -14,6 +14,7 @@ from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.metrics.coarse import coarse_buckets
 from tailrace.metrics.counters import TaskKey, TaskSnapshot, Totals
 from tailrace.metrics.cumulative import LATENCY_BOUNDS_NS, cumulative_counts
+from tailrace.metrics.edges import WatchedEdge, edge_progress
 from tailrace.metrics.histogram import Histogram
 
 Progress = dict[str, Any]
@@ -84,7 +85,7 @@ class ProgressBuilder:
     """Gathers the snapshots of all workers and describes the run.
 
     ``operators``: ``(name, role, tasks)``. ``shared``: those whose tasks in one worker draw from one queue;
-    ``by_node``: of these, those whose tasks on one node do.
+    ``by_node``: of these, those whose tasks on one node do. ``edges``: those whose groupings look at load, by index.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class ProgressBuilder:
         started_ns: int,
         shared: Iterable[str] = (),
         by_node: Iterable[str] = (),
+        edges: Mapping[int, WatchedEdge] | None = None,
     ) -> None:
         self._run_id = run_id
         self._job_id = job_id
@@ -105,6 +107,7 @@ class ProgressBuilder:
         self._names = frozenset(operator for operator, _, _ in self._operators)
         self._shared = frozenset(shared)
         self._by_node = frozenset(by_node)
+        self._edges = dict(edges or {})
         self._started_ns = started_ns
         self._totals = Totals()
         self._last_ns = started_ns
@@ -172,11 +175,18 @@ class ProgressBuilder:
             "operators": [
                 self._operator(name, role, groups[name], now_ns, workers) for name, role, _ in self._operators
             ],
+            "edges": [self._edge(index, edge, groups, everything) for index, edge in self._edges.items()],
             "workers": [{**worker.to_json(), "feedback": self._feedback(worker.worker, now_ns)} for worker in workers],
         }
         self._last_ns = now_ns
         self._last = {snapshot.key: snapshot for snapshot in everything.now}
         return progress
+
+    def _edge(self, index: int, edge: WatchedEdge, groups: Mapping[str, _Group], everything: _Group) -> Progress:
+        """Its senders may be fused to others, whose tasks then report it."""
+        states = [state for task in everything.now for state in task.edges if state.edge == index]
+        receivers = groups[edge.downstream]
+        return edge_progress(edge, states, receivers.earlier, receivers.now)
 
     def _feedback(self, worker: int, now_ns: int) -> Progress:
         """What load-aware groupings have cost the tasks that are on this worker now."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError
+from tailrace.policy.estimated import Estimated
 from tailrace.policy.feedback import Message, Quiet, Silent
 from tailrace.policy.latency_balanced_fast import LatencyBalancedFast
 from tailrace.policy.shares import Shares
@@ -46,6 +47,7 @@ class _Balancer(Quiet):
         self._unanswered: set[int] = set()
         self._told = [Took(0, 0)] * tasks
         self._aged_ns = [UNKNOWN] * tasks
+        self.estimated = Estimated()  # here: how long tuples take tasks, waiting included
 
     def tick(self, now_ns: int) -> None:
         if self._asked_ns is None:
@@ -65,6 +67,8 @@ class _Balancer(Quiet):
         if tuples:
             latency_ns = (message.total_ns - before.total_ns) / tuples
             aged_ns = self._aged_ns[task]
+            if aged_ns:
+                self.estimated.add(aged_ns, tuples)
             self._aged_ns[task] = aged_ns + ALPHA * (latency_ns - aged_ns) if aged_ns else latency_ns
         self._unanswered.discard(task)
         if not self._unanswered and all(self._aged_ns):

@@ -15,6 +15,7 @@ from typing import Any
 
 from tailrace.errors import OptionError
 from tailrace.policy.estimate import CostTable
+from tailrace.policy.estimated import Estimated
 from tailrace.policy.feedback import Message, Quiet
 from tailrace.policy.hashing import stable_hash
 from tailrace.policy.keys import Key, Remembered, checked_key, explain_key, key_function
@@ -65,6 +66,7 @@ class _LeastWork(Quiet):
         self._costs = CostTable(tasks, capacity)
         self._lines = [_Line() for _ in range(tasks)]
         self._now_ns = 0
+        self.estimated = Estimated()
 
     def tick(self, now_ns: int) -> None:
         self._now_ns = now_ns
@@ -82,7 +84,10 @@ class _LeastWork(Quiet):
         prices = self._costs.prices(item)
         ends_ns = [line.left_ns(now_ns) + price for line, price in zip(self._lines, prices, strict=True)]
         best = ends_ns.index(min(ends_ns))
-        self._lines[best].add(max(UNKNOWN_NS, int(prices[best])), now_ns)
+        price_ns = max(UNKNOWN_NS, int(prices[best]))
+        self._lines[best].add(price_ns, now_ns)
+        if prices[best]:
+            self.estimated.add(price_ns)
         return best
 
     def hear(self, task: int, message: Message, now_ns: int) -> Sequence[int]:

@@ -19,6 +19,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tailrace.errors import OptionError
+from tailrace.policy.estimated import Estimated
 from tailrace.policy.feedback import Message, Quiet, Silent
 from tailrace.policy.hashing import stable_hash
 from tailrace.policy.keys import Key, Remembered, checked_key, explain_key, key_function
@@ -78,6 +79,7 @@ class OsgChooser(Quiet):
         self._estimates: list[Estimates | None] = [None] * tasks
         self._turn = turn
         self._deltas: dict[int, float] = {}
+        self.estimated = Estimated()
 
     def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
         try:
@@ -104,7 +106,9 @@ class OsgChooser(Quiet):
             task = cumulated.index(min(cumulated))
         estimates = self._estimates[task]
         assert estimates is not None, "only ROUND_ROBIN does without estimates"
-        cumulated[task] += estimates.of(cells)
+        cost_ns = estimates.of(cells)
+        cumulated[task] += cost_ns
+        self.estimated.add(cost_ns)
         if self.stage is Stage.SEND_ALL:
             self.attached.append((position, Sync(self.epoch, cumulated[task])))
             if self._turn == self._tasks:

@@ -77,6 +77,11 @@ class _PullChooser:
         self._now_ns = 0
         self._told_ns = 0  # when all tasks heard of the line
 
+    @property
+    def credits(self) -> int:
+        """Tuples that it may send at once."""
+        return len(self._tokens)
+
     def tick(self, now_ns: int) -> None:
         self._now_ns = now_ns
 

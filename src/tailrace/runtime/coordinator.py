@@ -31,8 +31,9 @@ from tailrace.core.messages import (
     Send,
     StartWorker,
 )
-from tailrace.core.plan import Plan
+from tailrace.core.plan import EdgePlan, Plan
 from tailrace.errors import Fenced, OptionError, ProtocolError, TailraceError
+from tailrace.metrics.edges import WatchedEdge
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus
 from tailrace.policy.tail import Tail
 from tailrace.runtime.auth import accept, answer, close_listener, new_secret
@@ -128,8 +129,16 @@ class CoordinatorServer:
         names = [(op.name, op.operator.role.value, op.tasks) for op in plan.operators]
         shared = [op.name for op in plan.operators if op.shared]
         by_node = [op.name for op in plan.operators if op.by_machine]
+        watched = {edge.index: _watched(plan, edge) for edge in plan.edges if edge.feedback}
         self._progress = ProgressBuilder(
-            run_id, checkpoint.job_id, plan.name, names, started_ns=self.started_ns, shared=shared, by_node=by_node
+            run_id,
+            checkpoint.job_id,
+            plan.name,
+            names,
+            started_ns=self.started_ns,
+            shared=shared,
+            by_node=by_node,
+            edges=watched,
         )
         self._progress_lock = threading.Lock()
         self._load = LoadMeter(plan)
@@ -419,3 +428,8 @@ class CoordinatorServer:
             return []
 
         self._post(decide)
+
+
+def _watched(plan: Plan, edge: EdgePlan) -> WatchedEdge:
+    upstream, downstream = (plan.operators[end].name for end in edge.ends)
+    return WatchedEdge(upstream, downstream, edge.grouping.name)

@@ -414,7 +414,8 @@ class TaskHost:
         counters[0].cpu_ns = self.cpu_ns
         backlog, largest = self._sender.backlog
         counters[0].backlog, counters[0].largest_backlog = backlog, max(counters[0].largest_backlog, largest)
-        counters[0].held = sum(len(line.line) for line in self.task.lines.values())
+        counters[0].edges = tuple(line.state() for line in self.task.lines.values())
+        counters[0].held = sum(edge.held for edge in counters[0].edges)
         if isinstance(self.task, SourceTask):
             ledger = self.task.ledger
             counters[0].pending = ledger.pending
