@@ -88,7 +88,8 @@ class Host:
         self.task = task
         self.woken = 0
         self.sender = Sender(task, world, self.post)  # type: ignore[arg-type]
-        self.sender.moved_to(Runner(task.label, lambda error: None))
+        self.runner = Runner(task.label, lambda error: None)
+        self.sender.moved_to(self.runner)
 
     def post(self, action: Callable[[], None]) -> None:
         action()
@@ -261,6 +262,21 @@ def test_a_connection_that_is_made_while_its_link_changes_hands(back: bool) -> N
         desk.turn()
         desk.hosts[0].emit()
     assert [value[1] for value in desk.arrived()] == [1, 2]
+
+
+def test_a_connection_that_is_made_for_a_link_that_has_just_left_again() -> None:
+    desk = Desk(tasks=2)
+    desk.world.dials_at_once = False
+    host = desk.hosts[0]
+    host.emit(("a", 1))
+    desk.switch(lbf())
+    desk.loop.switch(None)  # nothing was put in: the loop is to give the link back, when it comes to that
+    (dialed,) = [(link, done) for link, done in desk.world.dialed if link.kind == "bundles"]
+    dialed[1](desk.world.channel(dialed[0]))
+    desk.turn()
+    host.emit()
+    assert desk.arrived() == [("a", 1)]
+    assert dialed[0]._runner is host.runner, "it is watched by somebody who no longer has it"
 
 
 def test_what_waits_for_a_dead_worker_goes_to_the_one_that_takes_its_place() -> None:
