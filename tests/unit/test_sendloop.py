@@ -120,10 +120,10 @@ class Desk:
         self.hosts = [Host(self._task(number), self.world) for number in range(1, tasks + 1)]
         self.receivers = [number for number, index in enumerate(self.plan.operator_of) if index == 2]
         self.loop = SendLoop(
+            Runner("send", _fail),
             self.hosts,  # type: ignore[arg-type]
             self.plan,
             self.world,  # type: ignore[arg-type]
-            _fail,
             most_tuples=most_tuples,
             budget=budget,
             rng=Random(1),
@@ -141,7 +141,7 @@ class Desk:
 
     def turn(self, times: int = 3) -> None:
         for _ in range(times):
-            self.loop.turn(0)
+            self.loop.runner.turn(0)
 
     def arrived(self) -> list[Any]:
         return [value for receiver in self.receivers for value in self.world.arrived(receiver)]
@@ -245,6 +245,17 @@ def test_switched_off_and_on_in_mid_stream_nothing_is_overtaken() -> None:
         found += [value[1] for value in desk.arrived()]
     assert found == list(range(60))
     assert desk.world.lost == 0
+
+
+def test_links_are_there_before_what_was_put_in_after_they_were_given() -> None:
+    desk = Desk(tasks=2)
+    desk.hosts[0].emit(("a", 1))
+    desk.loop.switch(lbf())
+    desk.hosts[0].emit(("a", 2))
+    desk.loop.work()  # in the midst of a turn: what has been posted since it began is still to be done
+    desk.turn()
+    assert desk.arrived() == [("a", 1), ("a", 2)]
+    assert len(desk.world.far[desk.receivers[0]] + desk.world.far.get(desk.receivers[1], [])) == 1
 
 
 @pytest.mark.parametrize("back", [False, True])
