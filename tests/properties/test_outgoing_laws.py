@@ -53,6 +53,7 @@ class Driver:
             return False
         queue, parcel = picked
         assert (queue, parcel.target) not in self.stuck, "a parcel of a stuck line was picked"
+        assert parcel.put_ns == self.order.waiting.since_ns[queue], "another has waited longer in its queue"
         self.order.sent(queue, parcel)
         self.sent[queue, parcel.target].append(parcel.payload)
         return True

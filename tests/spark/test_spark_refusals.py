@@ -144,6 +144,8 @@ def test_options_from_the_configuration() -> None:
     assert options_in({"spark.tailrace.replay": "fixed_timeout=20"}) == {"tail": tr.Tail(replay=tr.fixed_timeout(20))}
     for scope in ("worker", "node"):
         assert options_in({"spark.tailrace.sharedQueues": scope}) == {"tail": tr.Tail(shared_queues=scope)}
+    scheduled = {"spark.tailrace.send": "lbf", "spark.tailrace.linkMbps": "2.5"}
+    assert options_in(scheduled) == {"tail": tr.Tail(send=tr.lbf()), "link_mbps": 2.5}
     with pytest.raises(tr.OptionError, match="unknown replay rule: replay=soon: did you mean one of adaptive_timeout"):
         options_in({"spark.tailrace.replay": "soon"})
     with pytest.raises(tr.OptionError) as caught:

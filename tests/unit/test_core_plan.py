@@ -157,3 +157,14 @@ def test_edges_have_salts_of_their_own_that_outlast_an_edited_topology(topology:
     begun.map("new", same, tasks=1).sink("other", SimSink(), tasks=1)
     begun.map("l", same, tasks=1).sink("out", SimSink(), tasks=1)
     assert edge(make_plan(edited, 3), "l", "out").salt == edge(plan, "l", "out").salt
+
+
+def test_who_sends_beside_another(topology: Topology) -> None:
+    """What send schedulers are for: two tasks of an operator in one worker, with something to send to another."""
+    near = source(topology).map("m", same, tasks=4).map("near", same, tasks=4, grouping=local())
+    near.sink("out", SimSink(), tasks=4)
+    plan = make_plan(topology, 2)
+    sending = [plan.label(task) for task in range(len(plan.home)) if plan.sends_beside(task)]
+    assert sending == [f"m/{number}" for number in range(4)]
+    alone = make_plan(topology, 1)
+    assert not any(alone.sends_beside(task) for task in range(len(alone.home)))

@@ -14,6 +14,7 @@ from tailrace.errors import OptionError
 from tailrace.policy.send import NEVER_NS, NOTHING, SendScheduler, Waiting
 from tailrace.policy.send_fifo import fifo
 from tailrace.policy.send_lbf import lbf, lbf_work
+from tailrace.policy.send_named import named_send
 from tailrace.policy.send_round_robin import round_robin
 from tailrace.testing import check_scheduler
 
@@ -133,6 +134,35 @@ def test_fifo_picks_the_oldest_head() -> None:
 @pytest.mark.parametrize("scheduler", [s for s in ALL if s.work_conserving], ids=lambda scheduler: scheduler.name)
 def test_nothing_waits_nothing_is_picked(scheduler: SendScheduler) -> None:
     assert scheduler.bind(2, Random(0)).pick(Waiting(2), 10**15) == NOTHING
+
+
+def test_schedulers_by_name() -> None:
+    named = {
+        "lbf": lbf(),
+        "lbf=20": lbf(20),
+        "lbf_work=250": lbf_work(250),
+        "round_robin": round_robin(),
+        "fifo": fifo(),
+    }
+    assert {text: named_send(text) for text in named} == named
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "largest",
+            "unknown send scheduler: send=largest: did you mean one of lbf, round_robin, fifo, lbf=MS, lbf_work=MS?",
+        ),
+        ("fifo=3", "unknown send scheduler: send=fifo=3: did you mean"),
+        ("lbf=soon", "not a number of milliseconds: send=lbf=soon: did you mean lbf_work=250?"),
+        ("lbf=0", "a scheduling interval is a number of milliseconds"),
+    ],
+)
+def test_names_that_are_none(text: str, why: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        named_send(text)
+    assert str(caught.value).startswith(why)
 
 
 @pytest.mark.parametrize("age_floor_ms", [0, -1.0, float("nan")])

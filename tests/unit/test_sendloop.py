@@ -91,7 +91,8 @@ class Host:
         self.task = task
         self.woken = 0
         self.sender = Sender(task, world, self.post)  # type: ignore[arg-type]
-        self.sender.moved_to(Runner(task.label, lambda error: None))
+        self.runner = Runner(task.label, lambda error: None)
+        self.sender.moved_to(self.runner)
 
     def post(self, action: Callable[[], None]) -> None:
         action()
@@ -122,10 +123,10 @@ class Desk:
         self.hosts = [Host(self._task(number), self.world) for number in range(1, tasks + 1)]
         self.receivers = [number for number, index in enumerate(self.plan.operator_of) if index == 2]
         self.loop = SendLoop(
+            Runner("send", _fail),
             self.hosts,  # type: ignore[arg-type]
             self.plan,
             self.world,  # type: ignore[arg-type]
-            _fail,
             most_tuples=most_tuples,
             budget=budget,
             rng=Random(1),
@@ -143,7 +144,7 @@ class Desk:
 
     def turn(self, times: int = 3) -> None:
         for _ in range(times):
-            self.loop.turn(0)
+            self.loop.runner.turn(0)
 
     def arrived(self) -> list[Any]:
         return [value for receiver in self.receivers for value in self.world.arrived(receiver)]
@@ -249,6 +250,17 @@ def test_switched_off_and_on_in_mid_stream_nothing_is_overtaken() -> None:
     assert desk.world.lost == 0
 
 
+def test_links_are_there_before_what_was_put_in_after_they_were_given() -> None:
+    desk = Desk(tasks=2)
+    desk.hosts[0].emit(("a", 1))
+    desk.loop.switch(lbf())
+    desk.hosts[0].emit(("a", 2))
+    desk.loop.work()  # in the midst of a turn: what has been posted since it began is still to be done
+    desk.turn()
+    assert desk.arrived() == [("a", 1), ("a", 2)]
+    assert len(desk.world.far[desk.receivers[0]] + desk.world.far.get(desk.receivers[1], [])) == 1
+
+
 @pytest.mark.parametrize("back", [False, True])
 def test_a_connection_that_is_made_while_its_link_changes_hands(back: bool) -> None:
     desk = Desk(tasks=2)
@@ -264,6 +276,21 @@ def test_a_connection_that_is_made_while_its_link_changes_hands(back: bool) -> N
         desk.turn()
         desk.hosts[0].emit()
     assert [value[1] for value in desk.arrived()] == [1, 2]
+
+
+def test_a_connection_that_is_made_for_a_link_that_has_just_left_again() -> None:
+    desk = Desk(tasks=2)
+    desk.world.dials_at_once = False
+    host = desk.hosts[0]
+    host.emit(("a", 1))
+    desk.switch(lbf())
+    desk.loop.switch(None)  # nothing was put in: the loop is to give the link back, when it comes to that
+    (dialed,) = [(link, done) for link, done in desk.world.dialed if link.kind == "bundles"]
+    dialed[1](desk.world.channel(dialed[0]))
+    desk.turn()
+    host.emit()
+    assert desk.arrived() == [("a", 1)]
+    assert dialed[0]._runner is host.runner, "it is watched by somebody who no longer has it"
 
 
 def test_what_waits_for_a_dead_worker_goes_to_the_one_that_takes_its_place() -> None:

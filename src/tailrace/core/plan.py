@@ -125,6 +125,15 @@ class Plan:
         """The worker of each task of an operator."""
         return self.home[operator.first_task : operator.first_task + operator.tasks]
 
+    def sends_beside(self, task: int) -> bool:
+        """Whether a task leads a unit that may send to other workers, beside another of its operator in its worker."""
+        operator = self.operators[self.operator_of[task]]
+        first = operator.first_task
+        inside = [self.operator_of[member] for member, leader in enumerate(self.unit_of) if leader == task]
+        far = any(edge.upstream in inside and not edge.local for edge in self.edges) and self.workers > 1
+        beside = self.home[first : first + operator.tasks].count(self.home[task]) > 1
+        return self.unit_of[task] == task and far and beside
+
     def splits_of(self, task: int) -> tuple[SplitPlan, ...]:
         return tuple(split for split in self.splits if split.owner == task)
 

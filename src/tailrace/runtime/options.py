@@ -33,7 +33,7 @@ class RunOptions:
     record: str | PathLike[str] | None = None  # a folder for what the simulator needs to play the run again
     tail: Tail = PLAIN  # the techniques against the tail that are on
     outgoing_tuples: int = OUTGOING_TUPLES  # that a task under a send scheduler may have waiting to leave its worker
-    link_mbps: float | None = None  # for benches: what may leave a worker, in megabits a second; None: all that can
+    link_mbps: float | None = None  # megabits a second that may leave a worker: for benches, and to keep queues here
     ring: bool = True  # shared memory between workers of one machine; without it they talk over TCP
 
     def __post_init__(self) -> None:

@@ -49,6 +49,7 @@ class Run:
         if shared_queues is not None:
             _say_what_is_not_shared(plan)
         _say_what_is_not_replayed(plan, options.tail)
+        _say_what_is_not_scheduled(plan, options.tail)
         try:
             self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, place)
         except BaseException:
@@ -137,6 +138,7 @@ class Run:
             )
         if changed != self._server.tail:
             _say_what_is_not_replayed(self._server.plan, changed)
+            _say_what_is_not_scheduled(self._server.plan, changed)
             self._server.switch(changed)
         return changed
 
@@ -192,3 +194,10 @@ def _say_what_is_not_shared(plan: Plan) -> None:
 def _say_what_is_not_replayed(plan: Plan, tail: Tail) -> None:
     for refused in check_hedging(plan, tail):
         logger.warning("late roots of source %s are not replayed: it leads to %s", *refused.split(": ", 1))
+
+
+def _say_what_is_not_scheduled(plan: Plan, tail: Tail) -> None:
+    if tail.send is not None and not any(map(plan.sends_beside, range(len(plan.home)))):
+        logger.warning(
+            "no worker has two tasks of an operator that send to other workers: send=%s does nothing", tail.send.name
+        )

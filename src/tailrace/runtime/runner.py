@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from tailrace.clock import MILLISECOND_NS, SECOND_NS, system_clock
 
 if TYPE_CHECKING:
+    from tailrace.runtime.sendloop import SendLoop
     from tailrace.runtime.taskhost import TaskHost
 
 Handler = Callable[[bool, bool], None]
@@ -48,6 +49,7 @@ class Runner:
         self.name = name
         self._isolate = isolate  # gives a host a runner of its own; only a shared runner needs it
         self.hosts: list[TaskHost] = []
+        self.send_loop: SendLoop | None = None  # goes last, with what the others have left to it
         self._on_error = on_error
         self._epoll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -147,8 +149,7 @@ class Runner:
                 handler(bool(events & (select.EPOLLIN | _ENDED)), bool(events & select.EPOLLOUT))
             elif number == self._bell:
                 os.eventfd_read(self._bell)
-        while self._posted:
-            self._posted.popleft()()
+        self.do_posted()
         now_ns = system_clock()
         for host in tuple(self.hosts):
             host.work(now_ns)
@@ -156,9 +157,15 @@ class Runner:
                 host.wants_own_runner = False
                 self.release(host)
                 self._isolate(host)
+        if self.send_loop is not None:
+            self.send_loop.work()
         if now_ns >= self._account_ns:
             self._account_ns = now_ns + ACCOUNT_NS
             self._account()
+
+    def do_posted(self) -> None:
+        while self._posted:
+            self._posted.popleft()()
 
     def _account(self) -> None:
         """Share out the thread's CPU time by how long each task has worked: asking for it costs as much as a tuple."""
@@ -189,7 +196,9 @@ class Runner:
     @property
     def has_news(self) -> bool:
         """Whether something has come that nobody will ring for again."""
-        return bool(self._posted) or any(host.has_news for host in self.hosts)
+        if self._posted or any(host.has_news for host in self.hosts):
+            return True
+        return self.send_loop is not None and self.send_loop.has_news
 
     @property
     def sleep_ns(self) -> int:
@@ -197,7 +206,10 @@ class Runner:
         if self._posted:
             return 0
         now_ns = system_clock()
-        return min((host.wake_ns(now_ns) for host in self.hosts), default=now_ns + IDLE_NS) - now_ns
+        wake_ns = min((host.wake_ns(now_ns) for host in self.hosts), default=now_ns + IDLE_NS)
+        if self.send_loop is not None:
+            wake_ns = min(wake_ns, self.send_loop.wake_ns(now_ns))
+        return wake_ns - now_ns
 
     def fileno(self) -> int:
         return self._epoll.fileno()

@@ -395,14 +395,23 @@ class Sender:
         """Put what is in a lane into the outgoing queue, as far as there is room and the links are to stay there."""
         queue = through.queue
         while lane.bundles and queue.room and through is self._wanted and not self._returning:
-            most = max(1, min(PARCEL_BYTES // self._bundle_bytes, queue.room))
-            bundles, lane.bundles = lane.bundles[:most], lane.bundles[most:]
+            some = _first(lane.bundles, max(1, PARCEL_BYTES // self._bundle_bytes), queue.room)
+            bundles, lane.bundles = lane.bundles[:some], lane.bundles[some:]
             self._send_bundles(None, lane, bundles)
 
     @property
     def backlog(self) -> tuple[int, int]:
         """Tuples in the outgoing queue, now and at most since the task began."""
         return (0, 0) if self._through is None else (self._through.queue.backlog, self._through.queue.largest)
+
+
+def _first(bundles: Sequence[Bundle], most: int, tuples: int) -> int:
+    """How many bundles to take: so many at most, and no more once there are so many tuples in them."""
+    for taken, bundle in enumerate(bundles[:most]):
+        if tuples <= 0:
+            return taken
+        tuples -= tuples_in([bundle])
+    return min(most, len(bundles))
 
 
 def _weigh(bundle: Bundle) -> int:

@@ -1,7 +1,9 @@
-"""The send loop: a thread that sends for the tasks of a worker, in the order that a send scheduler says.
+"""The send loop sends for the tasks of a worker, in the order that a send scheduler says.
 
-Tasks of one operator are scheduled together; operators take turns, a parcel each. The loop never waits for a receiver:
-one that takes nothing has its line stuck, and is looked at again when its link stirs.
+It works on the runner that short calls share, after all of those, and so without a hand-over for what they send. Where
+that runner may have long calls, it has one of its own. Tasks of one operator are scheduled together; operators take
+turns, a parcel each. The loop never waits for a receiver: one that takes nothing has its line stuck, and is looked at
+again when its link stirs.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class Outgoing:
     def __init__(self, host: TaskHost, near: Neighbours, loop: SendLoop, most_tuples: int) -> None:
         self.queue = OutgoingQueue(most_tuples)
         self.links = OutLinks(near, loop.post)
-        self.links.moved_to(loop)
+        self.links.moved_to(loop.runner)
         self.host = host
         self._loop = loop
         self._waited_for = False  # the task wants to know when there is room
@@ -80,21 +82,21 @@ class _Operator:
     tasks: tuple[Outgoing, ...]
 
 
-class SendLoop(Runner):
-    """Sends for tasks while a scheduler is on, or the link is limited. It runs none."""
+class SendLoop:
+    """Sends for tasks while a scheduler is on, or the link is limited. Belongs to one runner, for good."""
 
     def __init__(
         self,
+        runner: Runner,
         hosts: Iterable[TaskHost],
         plan: Plan,
         near: Neighbours,
-        on_error: Callable[[BaseException], None],
         *,
         most_tuples: int,
         budget: LinkBudget | None,
         rng: Random,
     ) -> None:
-        super().__init__("send", on_error)
+        self.runner = runner
         self._budget = budget
         self._due_ns = 0  # when it wants to send next
         by_operator: dict[int, list[Outgoing]] = {}
@@ -110,8 +112,16 @@ class SendLoop(Runner):
             for tasks in by_operator.values()
         )
         self._tasks = [task for operator in self._operators for task in operator.tasks]
+        runner.send_loop = self
 
     # -- from any thread
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Have this done by the loop's thread."""
+        self.runner.post(action)
+
+    def wake(self) -> None:
+        self.runner.wake()
 
     def switch(self, scheduler: SendScheduler | None) -> None:
         """Send in this order from now on. None: tasks send by themselves, unless the link is limited."""
@@ -140,16 +150,18 @@ class SendLoop(Runner):
 
     @property
     def has_news(self) -> bool:
-        return super().has_news or any(task.queue.has_arrivals for task in self._tasks)
+        return any(task.queue.has_arrivals for task in self._tasks)
 
-    @property
-    def sleep_ns(self) -> int:
-        return 0 if self.has_news else min(self._due_ns - system_clock(), IDLE_NS)
+    def wake_ns(self, now_ns: int) -> int:
+        """When it wants to work next, if nothing happens before."""
+        return now_ns if self.has_news else self._due_ns
 
-    def turn(self, sleep_ns: int) -> None:
-        super().turn(sleep_ns)
+    def work(self) -> None:
+        """Send what may be sent, for about a slice."""
         for operator in self._operators:
             operator.order.take_in()
+        self.runner.do_posted()  # a task that has put something in may just have sent us its links
+        for operator in self._operators:
             _look_at_stuck(operator)
         self._due_ns = self._send(system_clock())
 

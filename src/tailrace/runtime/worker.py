@@ -87,6 +87,7 @@ class WorkerProcess:
         self._runners: list[Runner] = []
         self._pools: list[Pool] = []
         self._node_queues: NodeQueues | None = None
+        self._shared: Runner | None = None  # of the tasks with short calls
         self._send_loop: SendLoop | None = None
         self._read_apart: set[Pool] = set()  # those whose tasks have runners of their own
         self._numbers = itertools.count()
@@ -332,7 +333,7 @@ class WorkerProcess:
                     task.catch_up()
             kinds = {plan.operators[plan.operator_of[member]].operator.kind for member in members}
             hosts[leader] = TaskHost(task, self, Kind.BLOCKING if Kind.BLOCKING in kinds else min(kinds, key=_rank))
-        shared = Runner("shared", self.runner_failed, self.isolate)
+        shared = self._shared = Runner("shared", self.runner_failed, self.isolate)
         pools: dict[int, Pool] = {}
         for index, queue in around.queues.items():
             pools[index] = Pool(queue, [hosts[task.number] for task in queue.tasks], self, shared)
@@ -353,11 +354,19 @@ class WorkerProcess:
                 return
             most, rng = setup.options.outgoing_tuples, Random(os.urandom(16))
             hosts = self._hosts.values()
-            loop = SendLoop(hosts, plan, self, self.runner_failed, most_tuples=most, budget=budget, rng=rng)
-            self._send_loop = loop
-            self._runners.append(loop)
-            loop.start()
+            runner = self._runner_of_send_loop()
+            self._send_loop = SendLoop(runner, hosts, plan, self, most_tuples=most, budget=budget, rng=rng)
         self._send_loop.switch(scheduler)
+
+    def _runner_of_send_loop(self) -> Runner:
+        """That of short calls, unless tasks stay there whose calls may be long."""
+        assert self._shared is not None
+        if not any(host.kind is Kind.CPU for host in self._hosts.values()):
+            return self._shared
+        own = Runner("send", self.runner_failed)
+        self._runners.append(own)
+        own.start()
+        return own
 
     def _start_runners(self, plan: Plan, shared: Runner) -> None:
         self._runners.append(shared)

@@ -11,6 +11,7 @@ from typing import Any
 
 from tailrace.errors import OptionError, TopologyError
 from tailrace.policy.replay_named import named_replay
+from tailrace.policy.send_named import named_send
 from tailrace.policy.tail import Tail
 from tailrace.runtime.coordinator import LOOPBACK, Place
 from tailrace.runtime.options import RunOptions
@@ -22,7 +23,7 @@ from tailrace.topology import Topology
 PREFIX = "spark.tailrace."
 EVERYWHERE = "0.0.0.0"
 
-TECHNIQUES: dict[str, Callable[[str], Any]] = {"replay": named_replay, "shared_queues": str}
+TECHNIQUES: dict[str, Callable[[str], Any]] = {"replay": named_replay, "shared_queues": str, "send": named_send}
 """How the Spark configuration writes down what is on in a ``Tail``."""
 
 CONNECT = "Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession?"

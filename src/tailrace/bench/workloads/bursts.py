@@ -123,18 +123,18 @@ class BurstOutcome:
     blocked_ms: list[float]
 
 
-def run_bursts(bursts: Bursts, tail: Tail, limited: bool = True) -> BurstOutcome:
+def run_bursts(bursts: Bursts, tail: Tail, **options: Any) -> BurstOutcome:
     """All tasks that send are in one worker, and the one that receives is in the other, beyond the limited link.
 
-    Unless it is ``limited`` here, something outside is expected to limit what goes over TCP.
+    Over TCP, so that limits of a machine can be put in its place: ``link_mbps=None``. ``options`` are those of a run.
     """
     sources = WORKERS * TASKS - 1
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
         topology = Topology("bursts")
         stream = topology.source("tasks", BurstSource(bursts), tasks=sources)
         stream.sink("end", to_call(partial(Ending, folder, whole)), tasks=1)
-        link: dict[str, Any] = {"link_mbps": bursts.bytes_per_s * 8 / 1e6} if limited else {"ring": False}
-        run = topology.run(None, workers=WORKERS, tail=tail, outgoing_tuples=MOST_TUPLES, **link)
+        link = {"link_mbps": bursts.bytes_per_s * 8 / 1e6, "outgoing_tuples": MOST_TUPLES, "ring": False}
+        run = topology.run(None, workers=WORKERS, tail=tail, **{**link, **options})
         timeout_s = 2 * max(due_ns[-1] for due_ns in bursts.due_ns) / SECOND_NS + SPARE_S
         if not run.awaitTermination(timeout_s):
             run.stop(0.0)
