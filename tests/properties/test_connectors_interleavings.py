@@ -109,7 +109,7 @@ class Scene:
 
 
 schedules = st.lists(st.integers(0, 2), max_size=150)
-anything = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+anything = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 
 
 @anything

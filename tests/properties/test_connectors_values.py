@@ -82,7 +82,6 @@ def test_a_changed_record_before_the_offset_is_noticed(values: list[int], data: 
         from_iterable(changed).open(start)
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(st.characters(blacklist_characters="\n\r", blacklist_categories=["Cs"]))), st.booleans())
 def test_lines_come_back_from_any_file(lines: list[str], newline_at_end: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -124,7 +123,7 @@ def test_records_come_when_due_and_keep_their_times_over_a_restart(
             assert len(records) == 50 or reader.ready_ns > now
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.lists(json_values, min_size=1), max_size=4))
 def test_any_json_comes_back_from_files(commits: list[list[Any]]) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -144,7 +144,7 @@ ACTIONS = (Stage.emit, Stage.arrive, Stage.hear, Stage.run, Stage.renew)
 STEPS = st.lists(st.tuples(st.sampled_from(range(len(ACTIONS))), st.integers(0, 29)), max_size=120)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from([0, 0, 0, 0, *range(len(GROUPINGS))]), st.sampled_from([1, 3, 100]), STEPS)
 @example(0, 1, [(0, 0)] * 4 + [(4, 0)] * 2 + [(0, 1)] * 4)
 def test_every_tuple_is_run_once_and_acknowledged(

@@ -66,7 +66,7 @@ class Driver:
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda s: f"{s.name}_{s.interval_ns}")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=st.lists(step, max_size=60), other=st.sampled_from(SCHEDULERS))
 def test_every_parcel_once_and_in_order(
     scheduler: SendScheduler, steps: list[tuple[object, ...]], other: object

@@ -49,7 +49,7 @@ def least_cut(problem: PlacementProblem) -> float:
     return min(over_workers(problem, node_of).cut(problem) for node_of in placements if allowed(node_of))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(problems())
 def test_the_search_finds_the_least_cut_and_ours_comes_near(problem: PlacementProblem) -> None:
     least = least_cut(problem)

@@ -50,7 +50,7 @@ steps = st.lists(st.tuples(st.sampled_from("eeecxdoaw"), st.integers(0, 400)), m
 
 
 @given(st.sampled_from(RULES), steps)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_order_of_events_keeps_the_law(rule: ReplayRule, drawn: list[tuple[str, int]]) -> None:
     """Emissions, completions, work, discards, observations, questions, wake-ups; 0 to 400 ms apart."""
     replayer = rule.bind(Random(0))
@@ -80,7 +80,6 @@ def test_any_order_of_events_keeps_the_law(rule: ReplayRule, drawn: list[tuple[s
 
 
 @given(st.floats(0.01, 1), st.lists(st.tuples(st.integers(1, 50), st.integers(0, 40)), max_size=60))
-@settings(deadline=None)
 def test_hedges_of_known_cost_stay_within_the_budget(share: float, drawn: list[tuple[int, int]]) -> None:
     """Roots of one size, hedges that cost as much and win; so many are wanted after each stretch of roots."""
     budget, work_ns, hedges = Budget(Limits(share, None)), 0, 0

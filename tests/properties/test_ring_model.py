@@ -208,6 +208,6 @@ class SharedMachine(RuleBasedStateMachine):
 
 
 TestPair = PairMachine.TestCase
-TestPair.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestPair.settings = settings(max_examples=100, stateful_step_count=60)
 TestShared = SharedMachine.TestCase
-TestShared.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+TestShared.settings = settings(max_examples=300, stateful_step_count=60)

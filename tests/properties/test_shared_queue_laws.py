@@ -124,7 +124,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(KINDS), st.booleans(), STEPS)
 @example(plain, False, [("arrive", 0, 1, 5), ("draw", 1, 2, 0), ("draw", 2, 1, 0)])
 @example(batched, True, [("arrive", 0, 1, 3), ("draw", 1, 1, 0)])

@@ -130,7 +130,7 @@ models = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(models, st.sampled_from([*POLICIES, "broadcast"]), st.integers(0, 2**32))
 def test_whatever_the_model_each_tuple_is_run_once(model: Model, policy: str, seed: int) -> None:
     report = simulate(model, broadcast() if policy == "broadcast" else policy, seed=seed)

@@ -302,7 +302,7 @@ def staged_models(draw: st.DrawFn) -> Model:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     staged_models(),
     st.sampled_from(list(POLICIES)),
