@@ -76,12 +76,14 @@ class Judge:
         return value, number > before
 
 
-def test_switched_while_it_runs_nothing_is_lost_or_overtaken() -> None:
+@pytest.mark.parametrize("kind", ["auto", pytest.param("cpu", marks=pytest.mark.soak)])
+def test_switched_while_it_runs_nothing_is_lost_or_overtaken(kind: str) -> None:
+    """The loop works beside short calls; where there are tasks of kind="cpu", on a thread of its own."""
     sink = tr.to_list()
     topology = tr.Topology("switched")
     numbers = topology.source("numbers", tr.at_rate(range(9_000), 6_000), tasks=2)
     tagged = numbers.map("tag", Tag, tasks=4, grouping=tr.shuffle())
-    tagged.map("judge", Judge, tasks=4, grouping=tr.shuffle()).sink("out", sink, tasks=2)
+    tagged.map("judge", Judge, tasks=4, kind=kind).sink("out", sink, tasks=2)
     with running(topology, workers=2) as run:
         for turn in range(8):
             time.sleep(0.1)
