@@ -115,8 +115,10 @@ def _big(number: int) -> bytes:
     return bytes(10_000)
 
 
+@pytest.mark.soak
 def test_a_task_that_bursts_falls_least_behind_under_largest_backlog_first() -> None:
-    """It stays among the others, where round robin has its queue fill up, and holds it back."""
+    """It stays among the others, where round robin has its queue fill up, and holds it back. Wants a machine that is
+    not busy: a sender that is kept from the processor fills its queues under any order."""
     bursts = draw_bursts(seed=4, tuples=900, slot_ns=800_000)  # one burst
     largest, blocked = {}, {}
     for scheduler in (tr.lbf(), tr.round_robin()):
