@@ -76,12 +76,14 @@ class Judge:
         return value, number > before
 
 
-def test_switched_while_it_runs_nothing_is_lost_or_overtaken() -> None:
+@pytest.mark.parametrize("kind", ["auto", pytest.param("cpu", marks=pytest.mark.soak)])
+def test_switched_while_it_runs_nothing_is_lost_or_overtaken(kind: str) -> None:
+    """The loop works beside short calls; where there are tasks of kind="cpu", on a thread of its own."""
     sink = tr.to_list()
     topology = tr.Topology("switched")
     numbers = topology.source("numbers", tr.at_rate(range(9_000), 6_000), tasks=2)
     tagged = numbers.map("tag", Tag, tasks=4, grouping=tr.shuffle())
-    tagged.map("judge", Judge, tasks=4, grouping=tr.shuffle()).sink("out", sink, tasks=2)
+    tagged.map("judge", Judge, tasks=4, kind=kind).sink("out", sink, tasks=2)
     with running(topology, workers=2) as run:
         for turn in range(8):
             time.sleep(0.1)
@@ -113,8 +115,10 @@ def _big(number: int) -> bytes:
     return bytes(10_000)
 
 
+@pytest.mark.soak
 def test_a_task_that_bursts_falls_least_behind_under_largest_backlog_first() -> None:
-    """It stays among the others, where round robin has its queue fill up, and holds it back."""
+    """It stays among the others, where round robin has its queue fill up, and holds it back. Wants a machine that is
+    not busy: a sender that is kept from the processor fills its queues under any order."""
     bursts = draw_bursts(seed=4, tuples=900, slot_ns=800_000)  # one burst
     largest, blocked = {}, {}
     for scheduler in (tr.lbf(), tr.round_robin()):

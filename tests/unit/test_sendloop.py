@@ -97,7 +97,7 @@ class Host:
     def post(self, action: Callable[[], None]) -> None:
         action()
 
-    def wake(self) -> None:
+    def look_again(self) -> None:
         self.woken += 1
 
     def route(self, outgoing: Any) -> None:

@@ -71,7 +71,7 @@ class Outgoing:
     def has_sent(self) -> None:
         if self._waited_for and self.queue.has_room:
             self._waited_for = False
-            self.host.wake()
+            self.host.look_again()
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,10 @@ class TaskHost:
         if runner is not None:
             runner.wake()
 
+    def look_again(self) -> None:
+        """Have the task try to send what it could not. Its runner may be the one that calls, and about to sleep."""
+        self.post(_nothing)
+
     def wake_waiting(self) -> None:
         """Senders that found the queue full may look again."""
         while self.waiting:
@@ -429,6 +433,10 @@ class TaskHost:
         for one in counters:
             one.at_ns = now_ns
         self.snapshots = [one.snapshot() for one in counters]
+
+
+def _nothing() -> None:
+    """To be woken is enough."""
 
 
 def _limit(bundle_bytes: int) -> int:
