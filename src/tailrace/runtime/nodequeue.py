@@ -63,7 +63,7 @@ class NodeQueue:
         self._ring: SharedRing | None = SharedRing(part.segment)
         self._lock = threading.Lock()  # an end is for one thread at a time
         self._batch = batch  # tuples that tasks take at once, whatever they say; 0: as they say
-        self._empty = False  # as far as we know, and the bell will tell
+        self.empty = False  # as far as we know: it was, and the bell would have told
         self._looked_ns = 0
         self.decode: Decode | None = None
 
@@ -94,7 +94,7 @@ class NodeQueue:
     # -- taking
 
     def __bool__(self) -> bool:
-        return not self._empty or system_clock() - self._looked_ns > LOOK_AGAIN_NS
+        return not self.empty or system_clock() - self._looked_ns > LOOK_AGAIN_NS
 
     def take(self, most: int) -> tuple[int, Sequence[Any]]:
         """When the next record was put, and the bundles in it; none if there is none, or others are at it."""
@@ -111,7 +111,7 @@ class NodeQueue:
     def _read(self, most: int) -> tuple[bytes | None, bool]:
         with self._lock:
             if self._ring is None:
-                self._empty, self._looked_ns = True, system_clock()
+                self.empty, self._looked_ns = True, system_clock()
                 return None, True
             core = self._ring.core
             try:
@@ -123,7 +123,7 @@ class NodeQueue:
                 raise self._broken(str(error)) from None
             if records and not armed:
                 self._ring_bell()  # there is more, for another
-            self._empty, self._looked_ns = armed, system_clock()
+            self.empty, self._looked_ns = armed, system_clock()
             self._agree(most)
         return (records[0][1] if records else None), armed
 
@@ -153,7 +153,7 @@ class NodeQueue:
     def heard(self) -> None:
         """The bell has rung."""
         with self._lock:  # not while another finds that there is nothing, and is about to say so
-            self._empty = False
+            self.empty = False
 
     # -- looking in, and the end
 

@@ -76,15 +76,16 @@ class Pool:
 
         Tasks on the runner of whoever hands them over are next, and are one thread.
         """
+        node = self.node
         with self._waking:
-            if self._queue:
+            if node is None or len(self._queue) or not node.empty:
                 return bundles
             ready = [host for host in self.hosts if host.idle]
             if not ready and self.hosts[0].runner is runner:
                 ready = [self.hosts[0]]
-            if not ready or self.node is None:
+            if not ready:
                 return bundles
-            parts = portions(bundles, self.portion, self.node.new_id)
+            parts = portions(bundles, self.portion, node.new_id)
             for host, part in zip(ready, parts, strict=False):
                 host.task.receive(part)
                 host.wake()
