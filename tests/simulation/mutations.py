@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -25,6 +26,7 @@ from tailrace.core.hedging import Hedging
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.membership import ACCEPT, REFUSE, LinkSequence, Membership
 from tailrace.core.messages import Command, Drain, FromWorker, Members, Persist, Prefixes, Recover, Send, ToWorker
+from tailrace.core.opentask import OpenBundle, OpenTask
 from tailrace.core.plan import OperatorPlan, SplitPlan
 from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import LaneOut
@@ -32,10 +34,12 @@ from tailrace.core.sendinghalf import FeedbackOut
 from tailrace.core.sinklog import DUPLICATE_DURABLE, DUPLICATE_PENDING, WRITE, SinkLog
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
-from tailrace.sim import shapes
-from tailrace.sim.faults import SimulationFailure, run_seed
+from tailrace.sim import faults, shapes
+from tailrace.sim.faults import Scenario, SimulationFailure, run_seed
 from tailrace.sim.process import SimWorker
+from tailrace.sim.shapes import SimSink, SimSource, batch, several
 from tailrace.sim.store import Store, StoreWriter
+from tailrace.topology import Topology
 
 Patch = AbstractContextManager[Any]
 
@@ -507,6 +511,39 @@ def circle_left_late() -> Patch:
     return patch.object(SimWorker, "gather", gather)
 
 
+@contextmanager
+def torn_bundles() -> Iterator[None]:
+    """Seeds are of one shape, in which bundles end batch by batch, on a network that loses one frame in ten."""
+
+    def torn(topology: Topology, roots: int) -> None:
+        stream = topology.source("s", SimSource("s", roots), tasks=2).flat_map("f", several("f"), tasks=2)
+        stream.map_batch("b", batch("b"), max_size=2, max_wait_ms=5, tasks=2).sink("out", SimSink(), tasks=2)
+
+    original = faults.scenario_of
+
+    def scenario_of(rng: Random) -> Scenario:
+        scenario = original(rng)
+        return replace(scenario, network=replace(scenario.network, lost=0.1))
+
+    one = patch.object(faults, "SHAPES", (torn,)), patch.object(shapes, "SHAPES", (torn,))
+    with together(*one, patch.object(faults, "scenario_of", scenario_of)):
+        shapes.case_of.cache_clear()
+        try:
+            yield
+        finally:
+            shapes.case_of.cache_clear()
+
+
+def children_told_at_once() -> Patch:
+    """A task that finishes tuples one by one tells the ids of each one's children when it is finished."""
+
+    def close_one(self: OpenTask, bundle: OpenBundle, ids: int) -> None:
+        bundle.left -= 1
+        self.acknowledge(bundle.emission, bundle.split, ids if bundle.left else ids ^ bundle.ids)
+
+    return together(torn_bundles(), patch.object(OpenTask, "_close_one", close_one))
+
+
 # -- the table
 
 AHEAD = "is ahead of"
@@ -610,6 +647,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("what is thrown away is not acknowledged", thrown_away_is_acknowledged, AHEAD),
     Mutation("parts of a bundle make up its ack id", parts_keep_the_id, f"{STUCK}|was in vain"),
     Mutation("a node's queue is left with its epochs", circle_left_late, f"{STUCK}|was in vain"),
+    Mutation("children are told together with their bundle", children_told_at_once, AHEAD),
 )
 
 

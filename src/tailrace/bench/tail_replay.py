@@ -34,6 +34,7 @@ class Setting:
     make: Callable[[Draw], Workload]
     load: float
     operators: int = 1
+    times: int = 1  # as many tuples as elsewhere: so many that it takes about as long
 
     def model(self, workload: Workload) -> Model:
         stall = workload.draw.stall
@@ -45,7 +46,7 @@ class Setting:
 SETTINGS: Mapping[str, Setting] = {
     "low": Setting("one operator, 30% load", micro, 0.3),
     "middle": Setting("one operator, 40% load", micro, 0.4),
-    "high": Setting("one operator, 80% load", micro, 0.8),
+    "high": Setting("one operator, 80% load", micro, 0.8, times=3),
     "chain": Setting("three in a row, 30% load", exclamation, 0.3, operators=3),
 }
 TAILS: Mapping[str, Tail] = {"plain": Tail(), "hedged": Tail(replay=adaptive_timeout())}
@@ -67,8 +68,9 @@ def contests(sizes: TailSizes) -> list[Contest]:
 
 
 def _turns(sizes: TailSizes, place: str, name: str) -> Callable[[], Figures]:
-    unit_ns = int(LONGER * sizes.unit_ms * MILLISECOND_NS)
-    draw = Draw(tuples=sizes.tuples, load=SETTINGS[place].load, unit_ns=unit_ns, poisson=True, stalls=True)
+    setting, unit_ns = SETTINGS[place], int(LONGER * sizes.unit_ms * MILLISECOND_NS)
+    tuples = setting.times * sizes.tuples
+    draw = Draw(tuples=tuples, load=setting.load, unit_ns=unit_ns, poisson=True, stalls=True)
     return partial(_measure, place, name, draw, count(draw.seed))
 
 
