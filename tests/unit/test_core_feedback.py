@@ -22,7 +22,7 @@ from tailrace.core.task import ObservedTask, PlainTask, Task
 from tailrace.errors import TailraceError
 from tailrace.policy import least_work
 from tailrace.policy.feedback import Message
-from tailrace.policy.grouping import ALL, HELD
+from tailrace.policy.grouping import ALL, FIRST, HELD
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology
@@ -164,6 +164,17 @@ def test_a_held_tuple_has_its_ack_id_before_it_leaves(kit: Kit) -> None:
     assert [bundle[5] for bundle in zero] == [["b"], ["c"]] and one[5:] == (["a"], (1, 0, 0), [("late", 0)])
     assert ids == reduce(xor, (bundle[3] for bundle in (*zero, one)))
     assert len(one[4]) == 1
+
+
+def test_the_first_in_line_may_leave_in_the_place_of_another(kit: Kit) -> None:
+    for tuples in (("a", "b", "c"), ("a",)):
+        kit.after.choices = [HELD]
+        kit.send(*tuples[:-1])
+        kit.after.choices = [FIRST - 1]
+        kit.send(tuples[-1])
+        assert [bundle[5] for bundle in kit.lanes()[1]] == [["a"]]
+        assert [bundle[5] for bundle in kit.line.line] == [[value] for value in tuples[1:]]
+        kit.line.line.clear()
 
 
 def test_a_long_output_is_chosen_for_piece_by_piece(kit: Kit) -> None:

@@ -11,7 +11,7 @@ from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
 from tailrace.core.router import Note
 from tailrace.policy import full_knowledge, pull
 from tailrace.policy.feedback import Message, wants_answer
-from tailrace.policy.grouping import HELD
+from tailrace.policy.grouping import FIRST, HELD
 from tailrace.policy.osg import Reply
 from tailrace.policy.pull import Credit, InLine
 from tailrace.policy.pull_alone import MAX_AHEAD, MAX_RUN, LoneReceiver, LoneSender, Ran
@@ -38,38 +38,35 @@ def test_a_tuple_goes_to_whoever_is_idle_and_waits_if_nobody_is() -> None:
     assert alone.hear(1, Ran(1, 8 * MS), 8 * MS)[0] == 1
 
 
-def test_whoever_has_run_longest_gets_one_ahead_while_two_wait() -> None:
+def test_while_two_wait_whoever_has_run_longest_gets_the_first_of_them() -> None:
     alone = sender(3, 8 * MS)
     busy = [alone.choose(at * MS) for at in (10, 11, 12)]
-    assert [alone.choose(13 * MS) for _ in range(3)] == [HELD] * 3
-    assert alone.hear(busy[1], Ran(1, 3 * MS), 14 * MS) == [busy[1], busy[0]]  # and one stays in line
-    assert alone.hear(busy[1], Ran(1, 1 * MS), 15 * MS) == [busy[1]]
-
-
-def test_one_that_waits_alone_stays_in_line_unless_calls_are_short() -> None:
-    for duration_ns, released in ((8 * MS, 1), (2 * MS, 2)):
-        alone = sender(2, duration_ns)
-        busy = [alone.choose(10 * MS) for _ in range(2)]
-        assert [alone.choose(10 * MS) for _ in range(2)] == [HELD] * 2
-        assert len(alone.hear(busy[0], Ran(1, duration_ns), 11 * MS)) == released
+    assert [alone.choose(13 * MS) for _ in range(5)] == [
+        HELD,
+        *(FIRST - task for task in busy),
+        HELD,
+    ]  # no task gets two ahead
+    assert alone.hear(busy[1], Ran(1, 3 * MS), 14 * MS) == [busy[1]]  # it has begun on what it had ahead
+    assert alone.hear(busy[1], Ran(2, 3 * MS), 17 * MS) == [busy[1]]
 
 
 def test_nothing_goes_behind_a_call_that_seems_stuck() -> None:
     alone = sender(2, 8 * MS)
     stuck, other = alone.choose(10 * MS), alone.choose(10 * MS)
-    for at in (20, 30, 40):
-        assert [alone.choose(at * MS) for _ in range(3)] == [HELD] * 3
-        released = alone.hear(other, Ran(1, 8 * MS), at * MS)
-        assert (stuck in released) == (at == 20)
+    assert alone.hear(other, Ran(1, 8 * MS), 20 * MS) == []
+    assert alone.choose(20 * MS) == other
+    assert [alone.choose(30 * MS) for _ in range(3)] == [HELD, FIRST - other, HELD]
+    assert alone.hear(other, Ran(2, 16 * MS), 40 * MS) == [other]
+    assert [alone.choose(41 * MS) for _ in range(2)] == [FIRST - other, HELD]
+    assert alone.hear(stuck, Ran(1, 32 * MS), 42 * MS) == [stuck]
 
 
 def test_many_go_ahead_where_calls_are_shorter_than_trips() -> None:
-    for duration_ns, most in ((TRIP_NS // 10, 12), (100, 2 + MAX_AHEAD)):
+    for duration_ns, most in ((TRIP_NS // 10, 12), (100, 1 + MAX_AHEAD)):
         alone = sender(1, duration_ns)
-        alone.choose(MS)
-        for _ in range(200):
-            assert alone.choose(MS) == HELD
-        assert len(alone.hear(0, Ran(1, duration_ns), MS + duration_ns + TRIP_NS)) in (most - 1, most)
+        choices = [alone.choose(MS) for _ in range(200)]
+        assert choices[:3] == [0, HELD, FIRST - 0]
+        assert abs(1 + choices.count(FIRST) - most) <= 1
 
 
 def test_a_task_tells_of_all_it_was_told_of_and_not_too_often() -> None:

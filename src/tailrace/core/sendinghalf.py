@@ -18,7 +18,7 @@ from tailrace.core.plan import EdgePlan
 from tailrace.core.router import MAX_BUNDLE, Bundle, FeedbackLane, LaneOut, Origin
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.feedback import FeedbackChooser, Message, has_feedback
-from tailrace.policy.grouping import ALL, HELD
+from tailrace.policy.grouping import ALL, FIRST, HELD
 
 MAX_LINE = 256
 """Tuples in line on one edge, beyond which the task is held back: as many as may wait in a lane."""
@@ -81,11 +81,16 @@ class FeedbackOut(LaneOut):
         choices = self._half.choose_many([bundle[5][0] for bundle in line])
         attached = self._take_attached()
         for position, (bundle, choice) in enumerate(zip(line, choices, strict=True)):
-            if choice == HELD:
-                self.line.append(bundle)
-            else:
+            if choice >= 0:
                 self._release(bundle, choice, attached.get(position))
+            else:
+                self._join_line(bundle, choice, attached.get(position))
         self._post()
+
+    def _join_line(self, bundle: Bundle, choice: int, message: Message | None) -> None:
+        self.line.append(bundle)
+        if choice <= FIRST:
+            self._release(self.line.popleft(), FIRST - choice, message)
 
     # -- choosing
 
@@ -129,8 +134,8 @@ class FeedbackOut(LaneOut):
         attached = self._take_attached() if self._half.attached else NOTHING
         if len(choices) == 1 and choices[0] != ALL:
             ack = self._new_id(64)
-            if choices[0] == HELD:
-                self.line.append((emission, split, offset, ack, lineages, values))
+            if choices[0] < 0:
+                self._join_line((emission, split, offset, ack, lineages, values), choices[0], attached.get(0))
             else:
                 said = [attached[0]] if attached else None
                 lane = self._ways[choices[0]]
@@ -153,11 +158,12 @@ class FeedbackOut(LaneOut):
         dealt: dict[int, list[int]] = {}
         acks = 0
         for position, choice in enumerate(choices):
-            if choice == HELD:
+            if choice <= HELD:
                 ack = self._new_id(64)
                 acks ^= ack
                 named = None if lineages is None else [lineages[position]]
-                self.line.append((emission, split, offset, ack, named, [values[position]]))
+                bundle = (emission, split, offset, ack, named, [values[position]])
+                self._join_line(bundle, choice, attached.get(position))
             else:
                 for task in range(len(self.lanes)) if choice == ALL else (choice,):
                     dealt.setdefault(task, []).append(position)

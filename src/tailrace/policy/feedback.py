@@ -4,9 +4,10 @@ Nothing in here sends anything. Whoever drives the halves, the simulator or the 
 messages between one sender and one task in order.
 
 At a sender: ``tick(now_ns)``, then ``choose_many(values)``. A tuple whose choice is ``HELD`` goes to the end of the
-sender's line. ``hear`` returns tasks, one for each tuple that now leaves the front of that line. After either call
-``attached`` holds messages that travel with tuples, by position in the list just returned, and ``outbox`` messages that
-travel alone; the driver empties both.
+sender's line. Where it is ``FIRST - task`` it goes there too, and the first in line goes to that task. ``hear`` returns
+tasks, one for each tuple that now leaves the front of that line. After either call ``attached`` holds messages that
+travel with tuples, by position in the list just returned, and ``outbox`` messages that travel alone; the driver empties
+both.
 
 At a task: ``received`` when a tuple enters the queue, ``executed`` when it has been run, with its duration and how many
 are still queued, or ``dropped`` if it is thrown away instead because a hedge was faster; all show what was attached to
@@ -35,9 +36,10 @@ Message = tuple[Any, ...]
 class FeedbackChooser(Chooser, Protocol):
     """The sending half.
 
-    Law: a choice is ``ALL``, ``HELD`` or in ``range(tasks)``. ``hear`` returns entries of ``range(tasks)``, never more
-    than there are tuples in line. A held tuple is released at the latest when all tuples that were sent have been
-    executed and all messages heard. Choices depend on arguments and generator only, never on a clock of its own.
+    Law: a choice is ``ALL``, ``HELD``, in ``range(tasks)``, or ``FIRST`` less one of those. ``hear`` returns entries of
+    ``range(tasks)``, never more than there are tuples in line. A held tuple is released at the latest when all tuples
+    that were sent have been executed and all messages heard. Choices depend on arguments and generator only, never on a
+    clock of its own.
     """
 
     attached: list[tuple[int, Message]]

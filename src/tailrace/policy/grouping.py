@@ -16,6 +16,9 @@ ALL = -1
 HELD = -2
 """A ``FeedbackChooser`` returns this when the tuple stays with its sender until some task has room for it."""
 
+FIRST = -3
+"""It returns ``FIRST - task`` when the tuple stays, as the last in line, and the first in line goes to the task."""
+
 
 class Chooser(Protocol):
     """A grouping at work on one edge of one sending task.

@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.policy.feedback import Message, Silent
-from tailrace.policy.grouping import HELD
+from tailrace.policy.grouping import FIRST, HELD
 
 MAX_AHEAD = 64
 """Tuples that a task has beyond the one it runs: a bundle's worth."""
 
-SHORT = 32
-SEVERAL = 2
-"""Tuples in line of which one goes ahead; where calls are shorter than so many round trips, one is enough. Found by
-simulation: a tuple that waits for one task may miss another, and a trip is the less worth that the longer calls are."""
+PLENTY = 2
+"""Tuples in line of which one goes ahead. Found by simulation: one is too few, because a tuple that waits for one task
+may miss another; with three and more tasks wait for tuples more often, which is worse unless calls take seconds."""
 
 STUCK = 2
 """A call that has taken so many times the mean says no longer that it will end soon."""
@@ -82,9 +81,11 @@ class LoneSender:
         self._round_trip_ns = 0.0
 
     def choose(self, now_ns: int) -> int:
-        if self._idle and not self._line:
+        if self._idle:
             return self._give(self._idle.popleft(), now_ns)
         self._line += 1
+        if self._line >= PLENTY and (ahead := self._next_free(now_ns)) is not None:
+            return FIRST - self._take(ahead, now_ns)
         return HELD
 
     def hold(self, tuples: int) -> None:
@@ -102,7 +103,7 @@ class LoneSender:
         released: list[int] = []
         while self._line and self._idle:
             released.append(self._take(self._idle.popleft(), now_ns))
-        while self._line >= self._plenty and (ahead := self._next_free(now_ns)) is not None:
+        while self._line >= PLENTY and (ahead := self._next_free(now_ns)) is not None:
             released.append(self._take(ahead, now_ns))
         return released
 
@@ -115,10 +116,6 @@ class LoneSender:
             self._since_ns[task] = now_ns
         self._there[task] += 1
         return task
-
-    @property
-    def _plenty(self) -> int:
-        return 1 if self._duration_ns < SHORT * self._round_trip_ns else SEVERAL
 
     def _next_free(self, now_ns: int) -> int | None:
         """The busy task with room that has the fewest tuples, and of those whose call has taken longest."""

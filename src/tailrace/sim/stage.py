@@ -10,7 +10,7 @@ from random import Random
 from typing import NamedTuple
 
 from tailrace.policy.feedback import FeedbackChooser, Message, Receiver, has_feedback
-from tailrace.policy.grouping import ALL, HELD, Chooser, Grouping
+from tailrace.policy.grouping import ALL, FIRST, HELD, Chooser, Grouping
 from tailrace.policy.local import Local
 from tailrace.policy.oracle import FullKnowledge
 from tailrace.sim.agenda import DELIVER, EMIT, FINISH, TO_SENDER, TO_TASK, Agenda
@@ -113,10 +113,13 @@ class StageAtWork:
         half = self.feedback[sender]
         half.tick(self.agenda.now_ns)
         choice = half.choose_many((self.values[index],))[0]
-        if choice == HELD:
+        if choice <= HELD:
             self.held[sender].append((index, incarnation))
-        else:
+        if choice != HELD:
             attached = half.attached.pop()[1] if half.attached else None
+            if choice <= FIRST:
+                index, incarnation = self.held[sender].popleft()
+                choice = FIRST - choice
             self.send(index, incarnation, sender, choice, attached)
         if half.outbox:
             self.post_from_sender(sender, half)

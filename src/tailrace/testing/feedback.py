@@ -16,7 +16,7 @@ from typing import Any
 
 from tailrace.errors import shorten
 from tailrace.policy.feedback import FeedbackGrouping, Message
-from tailrace.policy.grouping import ALL, HELD
+from tailrace.policy.grouping import ALL, FIRST, HELD
 
 MAX_MESSAGE_BYTES = 65_536
 """Pickled. Feedback is there to save time, not to fill links."""
@@ -101,10 +101,12 @@ class _Stage:
         choices = list(chooser.choose_many([value]))
         if len(choices) != 1:
             raise LawBroken("one choice a value", values=1, choices=len(choices))
-        if choices[0] == HELD:
-            self.held[sender].append((index, value))
-            choices = []
-        self.leave(sender, choices, [(index, value)])
+        leaving, line = [(index, value)], self.held[sender]
+        if choices[0] <= HELD:
+            line.append((index, value))
+            leaving = [line.popleft()] if choices[0] <= FIRST else []
+            choices = [FIRST - choices[0]] if leaving else []
+        self.leave(sender, choices, leaving)
 
     def leave(self, sender: int, choices: Sequence[int], tuples: Sequence[tuple[int, Any]]) -> None:
         chooser = self.choosers[sender]

@@ -18,7 +18,7 @@ import cloudpickle
 
 from tailrace.errors import shorten
 from tailrace.policy.feedback import FeedbackGrouping, has_feedback
-from tailrace.policy.grouping import ALL, HELD, Grouping
+from tailrace.policy.grouping import ALL, FIRST, HELD, Grouping
 from tailrace.testing.feedback import LawBroken, drive_feedback
 
 DEFAULT_VALUES = tuple(f"user-{index * index % 61}" for index in range(200))  # keys repeat, some more than others
@@ -95,9 +95,9 @@ def _check_entries(grouping: Grouping, tasks: int, seed: int, values: Sequence[A
     if len(whole) != len(values):
         raise _broken(grouping, "one choice a value", tasks=tasks, seed=seed, values=len(values), choices=len(whole))
     for value, choice in zip(values, whole, strict=True):
-        special = (ALL, HELD) if has_feedback(grouping) else (ALL,)
+        special = (ALL, HELD, *range(FIRST, FIRST - tasks, -1)) if has_feedback(grouping) else (ALL,)
         if not isinstance(choice, int) or not (choice in special or 0 <= choice < tasks):
-            law = f"a choice is {'ALL, HELD' if HELD in special else 'ALL'} or lies in range(tasks)"
+            law = f"a choice is {'ALL, HELD, FIRST - task' if HELD in special else 'ALL'} or lies in range(tasks)"
             raise _broken(grouping, law, tasks=tasks, seed=seed, value=shorten(value), choice=shorten(choice))
 
 
