@@ -117,9 +117,8 @@ class FeedbackOut(LaneOut):
             choices = self._half.choose_many(values)
         except Exception as error:
             return self._send_routable(emission, split, offset, values, parents, indices, error)
-        ids = self._dispose(emission, split, offset, values, lineages, choices)
         self._counters.feedback_ns += self._clock() - now_ns
-        return ids
+        return self._dispose(emission, split, offset, values, lineages, choices)
 
     def _dispose(
         self,
@@ -192,6 +191,7 @@ class FeedbackOut(LaneOut):
             return
         now_ns = self._clock()
         released = self._half.hear(task, message, now_ns)
+        self._counters.feedback_ns += self._clock() - now_ns
         if released:
             assert len(released) <= len(self.line), f"more released than held: {len(released)} of {len(self.line)}"
             attached = self._take_attached()
@@ -199,7 +199,6 @@ class FeedbackOut(LaneOut):
                 self._release(self.line.popleft(), choice, attached.get(position))
         if self._half.outbox:
             self._post()
-        self._counters.feedback_ns += self._clock() - now_ns
 
     def _take_attached(self) -> dict[int, Message]:
         found = self._half.attached

@@ -92,7 +92,7 @@ class _LeastWork(Quiet):
             self._costs.add(item, task, next(samples))
         line = self._lines[task]
         line.strike(message.tuples, now_ns)
-        line.others_ns = int(message.others * self._costs.estimate(-1))
+        line.others_ns = int(message.others * self._costs.estimate(-1)) if message.others else 0
         return ()
 
 
