@@ -8,16 +8,22 @@ import pytest
 
 from tailrace.bench.workloads import Draw, content
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
+from tailrace.core.plan import make_plan
+from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import Note
-from tailrace.policy import full_knowledge, pull
+from tailrace.metrics.counters import TaskCounters
+from tailrace.policy import Grouping, full_knowledge, latency_balanced, power_of_two, pull
 from tailrace.policy.feedback import Message, wants_answer
 from tailrace.policy.grouping import FIRST, HELD
 from tailrace.policy.osg import Reply
 from tailrace.policy.pull import Credit, InLine
 from tailrace.policy.pull_alone import MAX_AHEAD, MAX_RUN, LoneReceiver, LoneSender, Ran
 from tailrace.policy.reports import Done
+from tailrace.runtime.connectors import from_iterable, to_call
 from tailrace.runtime.wire import decode_notes, encode_notes
 from tailrace.sim import simulate
+from tailrace.testing.clock import ManualClock
+from tailrace.topology import Topology
 
 MS = MILLISECOND_NS
 TRIP_NS = 100 * MICROSECOND_NS
@@ -109,6 +115,19 @@ def test_only_a_grant_must_be_answered_by_a_sender_with_nothing_in_line() -> Non
     assert half.choose_many(["a"]) == [0]  # by what was kept
     assert half.hear(1, Credit(False, ahead=True), 7) == ()
     assert half.outbox.pop() == (1, InLine(0, 0, returned=True)) and half.choose_many(["b"]) == [HELD]
+
+
+@pytest.mark.parametrize(
+    ("grouping", "senders", "patient"),
+    [(pull(), 1, True), (pull(), 2, False), (power_of_two(), 1, True), (latency_balanced(), 1, False)],
+)
+def test_arrivals_are_told_before_a_call_unless_nobody_minds(grouping: Grouping, senders: int, patient: bool) -> None:
+    topology = Topology("t")
+    source = topology.source("s", from_iterable(range(3)), tasks=senders)
+    source.map("work", str, grouping=grouping).sink("out", to_call(print))
+    plan = make_plan(topology, 1)
+    halves = ReceivingHalves(plan, senders, plan.edges[:1], TaskCounters("work", 0, 0), ManualClock(1), Random(1))
+    assert (halves.patient, halves.hears_one) == (patient, senders == 1)
 
 
 class Own(tuple[int, ...]):

@@ -49,6 +49,7 @@ class ReceivingHalves:
         self._clock = clock
         self._rng = rng
         self._halves: dict[int, Receiver] = {}  # by edge index
+        self.patient = False  # whether what arrives may be told after the next call
         self._done: deque[tuple[Origin | None, Any, Message | None, int]] = deque()
         self._queued = 0  # tuples that came and have not been run
         self._early: list[tuple[int, Callable[[Any, int], None], Any]] = []  # under memberships yet to come
@@ -70,6 +71,8 @@ class ReceivingHalves:
             assert has_feedback(edge.grouping)
             half = edge.grouping.bind_receiver(self._task, downstream.tasks, upstream.tasks, self._rng)
             self._halves[edge.index] = half
+        patient = all(getattr(half, "patient", False) for half in self._halves.values())
+        self.patient = patient and self.hears_one
         self._post()
 
     # -- what happens

@@ -108,6 +108,9 @@ class Quiet:
 class Silent:
     """The base of receiving halves that look at executed tuples only."""
 
+    patient = False
+    """Whether it may hear of an arrival as late as of the execution, though before it."""
+
     def __init__(self) -> None:
         self.outbox: list[tuple[int, Message]] = []
 

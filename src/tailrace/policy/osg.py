@@ -147,6 +147,8 @@ class OsgChooser(Quiet):
 class OsgReceiver(Silent):
     """The paper's operator instance. START while it has no snapshot, STABILIZING from then until it sends."""
 
+    patient = True
+
     def __init__(self, senders: int, key: Key, shape: Shape, window: int, tolerance: float, idle_counts: bool) -> None:
         super().__init__()
         self._idle_counts = idle_counts

@@ -45,6 +45,8 @@ class Ran(NamedTuple):
 class LoneReceiver(Silent):
     """Law: the counts it tells add up to the tuples it was told of."""
 
+    patient = True
+
     def __init__(self) -> None:
         super().__init__()
         self.outbox.append((0, Ran(0, 0)))  # by which the sender knows that it is alone

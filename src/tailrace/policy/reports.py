@@ -26,6 +26,8 @@ class Done(NamedTuple):
 class Reporter(Silent):
     """Counts executed tuples by sender. Law: the counts it reports add up to the tuples it was told of."""
 
+    patient = True
+
     def __init__(self, senders: int, item_of: Callable[[Any], int] | None) -> None:
         super().__init__()
         self._item_of = item_of

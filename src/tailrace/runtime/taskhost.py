@@ -235,7 +235,11 @@ class TaskHost:
                 self._recurrent(now_ns)
                 return
         receiving = task.receiving
-        if receiving is not None and receiving.pending:
+        if (
+            receiving is not None
+            and receiving.pending
+            and not (receiving.patient and task.tap is None and task.runnable)
+        ):
             receiving.look_up()
             self._sender.flush_notes()  # now: the next call may be long
         ready_ns = task.ready_ns if isinstance(task, SourceTask) else None
