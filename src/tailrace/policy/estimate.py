@@ -43,7 +43,9 @@ class CostTable:
 
     def estimate(self, item: int) -> float:
         """Of a task of average speed. 0 if nothing is known yet."""
-        known = self._items.get(item)
+        return self._price(self._items.get(item))
+
+    def _price(self, known: list[float] | None) -> float:
         if known is None:
             return self._mean
         samples, mean, _ = known
@@ -57,31 +59,33 @@ class CostTable:
 
     def add(self, item: int, task: int, cost: float) -> None:
         """A tuple with ``item`` took ``task`` this long."""
-        if self._samples:
-            self._judge_speed(task, cost, self.estimate(item))
-            cost /= self.slowness(task)
-        self._samples = min(self._samples + 1, LONG_MEMORY)
+        known, samples = self._items.get(item), self._samples
+        if samples:
+            self._judge_speed(task, cost, self._price(known))
+            cost *= self._average_slow / self._slow[task]
+        if samples < LONG_MEMORY:
+            self._samples = samples = samples + 1
         off = cost - self._mean
-        self._mean += off / self._samples
-        self._spread += (off * off - self._spread) / self._samples
-        self._learn(item, cost)
+        self._mean += off / samples
+        self._spread += (off * off - self._spread) / samples
+        self._learn(item, known, cost)
 
     def _doubt(self) -> float:
         """Samples that the overall mean is worth: noise over the variance between items, as in empirical Bayes."""
-        between = self._spread - self._noise
-        if between <= 0:
-            return float(MEMORY)
-        return min(float(MEMORY), self._noise / between)
+        noise = self._noise
+        between = self._spread - noise
+        return noise / between if noise < MEMORY * between else float(MEMORY)
 
     def _judge_speed(self, task: int, cost: float, expected: float) -> None:
         if expected <= 0:
             return
-        self._slow_samples[task] = samples = min(self._slow_samples[task] + 1, SPEED_MEMORY)
-        self._slow[task] += (cost / expected - self._slow[task]) / (samples + 1)
-        self._average_slow = sum(self._slow) / len(self._slow)
+        samples, slow = self._slow_samples[task], self._slow
+        if samples < SPEED_MEMORY:
+            self._slow_samples[task] = samples = samples + 1
+        slow[task] += (cost / expected - slow[task]) / (samples + 1)
+        self._average_slow = sum(slow) / len(slow)
 
-    def _learn(self, item: int, cost: float) -> None:
-        known = self._items.get(item)
+    def _learn(self, item: int, known: list[float] | None, cost: float) -> None:
         if known is None:
             if len(self._items) >= self._capacity:
                 self._thin_out()
@@ -89,10 +93,13 @@ class CostTable:
             return
         samples, mean, hits = known
         off = cost - mean
-        self._noise_samples = min(self._noise_samples + 1, LONG_MEMORY)
+        if self._noise_samples < LONG_MEMORY:
+            self._noise_samples += 1
         self._noise += (off * off * samples / (samples + 1) - self._noise) / self._noise_samples
-        samples = min(samples + 1, MEMORY)
-        known[:] = samples, mean + off / samples, hits + 1
+        if samples < MEMORY:
+            known[0] = samples = samples + 1
+        known[1] = mean + off / samples
+        known[2] = hits + 1
 
     def _thin_out(self) -> None:
         """Halve all hits until some item has none: what was frequent stays, what was frequent long ago goes."""

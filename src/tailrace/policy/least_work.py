@@ -35,11 +35,6 @@ class _Line:
         self.head_ends_ns = 0
         self.others_ns = 0  # work of other senders, when the task last reported
 
-    def left_ns(self, now_ns: int) -> int:
-        """A tuple that has outlived its price is expected to take as long again as it is late."""
-        left_ns = self.behind_ns + self.others_ns
-        return left_ns + abs(self.head_ends_ns - now_ns) if self.prices else left_ns
-
     def add(self, price_ns: int, now_ns: int) -> None:
         if self.prices:
             self.behind_ns += price_ns
@@ -80,8 +75,13 @@ class _LeastWork(Quiet):
     def _choose(self, item: int) -> int:
         now_ns = self._now_ns
         prices = self._costs.prices(item)
-        ends_ns = [line.left_ns(now_ns) + price for line, price in zip(self._lines, prices, strict=True)]
-        best = ends_ns.index(min(ends_ns))
+        best, best_ns = 0, -1.0
+        for task, line in enumerate(self._lines):
+            end_ns = line.behind_ns + line.others_ns + prices[task]
+            if line.prices:  # one that has outlived its price is expected to take as long again as it is late
+                end_ns += abs(line.head_ends_ns - now_ns)
+            if best_ns < 0 or end_ns < best_ns:
+                best, best_ns = task, end_ns
         self._lines[best].add(max(UNKNOWN_NS, int(prices[best])), now_ns)
         return best
 
