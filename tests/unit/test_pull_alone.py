@@ -119,7 +119,13 @@ def test_only_a_grant_must_be_answered_by_a_sender_with_nothing_in_line() -> Non
 
 @pytest.mark.parametrize(
     ("grouping", "senders", "patient"),
-    [(pull(), 1, True), (pull(), 2, False), (power_of_two(), 1, True), (latency_balanced(), 1, False)],
+    [
+        (pull(), 1, True),
+        (pull(), 2, False),
+        (power_of_two(), 1, True),
+        (power_of_two(), 2, False),
+        (latency_balanced(), 1, False),
+    ],
 )
 def test_arrivals_are_told_before_a_call_unless_nobody_minds(grouping: Grouping, senders: int, patient: bool) -> None:
     topology = Topology("t")
