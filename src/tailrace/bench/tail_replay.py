@@ -55,7 +55,7 @@ LONGER = 2
 """Times the unit of other rows: it is not the machine's processors that shall be busy."""
 
 SETTLING_NS = 6 * SECOND_NS
-MOST_LEFT_OUT = 0.3
+MOST_LEFT_OUT = 0.5
 """Of a stream that is shorter than that."""
 
 
