@@ -181,10 +181,19 @@ def words_claims(rows: Sequence[Row]) -> list[Claim]:
 
 SETTINGS = {
     "word_count": "nearly full link",
-    "large_parcels": "the same, large parcels",
+    "large_parcels": "nearly full, large parcels",
     "overfull": "overfull link",
-    "small_queues": "the same, small queues",
+    "batched": "overfull if small, large parcels",
+    "small_queues": "overfull, small queues",
 }
+
+
+FACTS = (
+    ("mean_ms", "mean of sentences, ms", ""),
+    ("word_ms", "mean of words, ms", ""),
+    ("blocked_ms", "tasks blocked, ms", ""),
+    ("largest", "largest backlog", "#"),
+)
 
 
 def ablation_claims(rows: Sequence[Row]) -> list[Claim]:
@@ -200,12 +209,11 @@ def ablation_claims(rows: Sequence[Row]) -> list[Claim]:
                 claims.append(_claim(rows, f"{key}_{measure}_cut", words, trial, f"{measure}_ms", where=setting))
         for technique in ("none", *techniques):
             trial, key = Trial(experiment, at, technique), f"ablation_{experiment}_{technique}"
-            words = f"{label(technique)}: tasks blocked, ms"
-            claims.append(
-                _claim(rows, f"{key}_blocked_ms", words, trial, "blocked_ms", cut=False, unit="", where=setting)
-            )
-            words = f"{label(technique)}: largest backlog"
-            claims.append(_claim(rows, f"{key}_largest", words, trial, "largest", cut=False, unit="#", where=setting))
+            for measure, text, unit in FACTS:
+                words = f"{label(technique)}: {text}"
+                claims.append(
+                    _claim(rows, f"{key}_{measure}", words, trial, measure, cut=False, unit=unit, where=setting)
+                )
     return claims
 
 
