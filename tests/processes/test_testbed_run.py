@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tailrace.cli import main
-from tailrace.reproduce import osg_testbed, testbed_run
+from tailrace.reproduce import hone_testbed, osg_testbed, testbed_run
 from tailrace.reproduce.testbed_run import LiveSizes, reproduce_live
 
 
@@ -48,3 +49,24 @@ def test_osg_change_really(tmp_path: Path) -> None:
     assert found["testbed_figure12_first_choice"] == int(0.04 * osg_testbed.TUPLES) / osg_testbed.WINDOW  # too short
     assert found["testbed_figure12_pull_speedup"] > 0
     assert {file.name for file in results.iterdir()} == {"figure12.csv", "figure12.claims.csv", "figure12.svg"}
+
+
+def test_hone_tasks_really(tmp_path: Path) -> None:
+    study = hone_testbed.TESTBED
+    figure = study.figure("11")
+    few = [trial for trial in figure.trials if trial.technique in ("none", "signal_80") and trial.at == 1_170]
+    results = tmp_path / "results"
+    found = reproduce_live(
+        study,
+        [replace(figure, trials=few)],
+        LiveSizes(1, 0.02),
+        cells=tmp_path / "cells",
+        results=results,
+        say=lambda line: None,
+        tell=lambda line: None,
+    )
+    assert 0 <= found["testbed_figure11_signal_80_gain_1170"] <= 1
+    rows = list(csv.DictReader((results / "figure11.csv").read_text().splitlines()))
+    means = {row["technique"]: float(row["value"]) for row in rows if row["measure"] == "mean_ms"}
+    assert means["signal_80"] > 80 / 4 > 0 < means["none"]  # a task waits for its turn
+    assert {file.name for file in results.iterdir()} == {"figure11.csv", "figure11.claims.csv", "figure11a.svg"}

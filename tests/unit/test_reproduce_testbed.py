@@ -26,6 +26,7 @@ LIVE = pytest.mark.parametrize(("study", "figure"), FIGURES, ids=lambda value: g
 
 MEASURES = {
     "du": ("mean_ms", "p50_ms", "p90_ms", "p99_ms", "p999_ms", "work_s", "wait_ms"),
+    "hone": ("mean_ms", "word_ms", "slowest_ms", "growth", "largest", "blocked_ms", "task_0_ms", "task_1_ms"),
     "osg": ("mean_ms", "first_choice", "change_cost", "until_250_ms", "until_500_ms"),
 }
 REPEATS = ([4.0, 5.0, 6.0], [2.0, 2.0, 4.5])  # of the default, and of any technique

@@ -25,20 +25,20 @@ def vocabulary() -> tuple[str, ...]:
 
 
 @functools.cache
-def corpus(seed: int) -> tuple[str, ...]:
+def corpus(seed: int, most_words: int = MAX_WORDS) -> tuple[str, ...]:
     """The distinct sentences that ``sentences(seed, …)`` repeats."""
     rng = Random(seed)
     words = vocabulary()
     cumulative = list(itertools.accumulate(1.0 / rank for rank in range(1, VOCABULARY + 1)))
     return tuple(
-        " ".join(rng.choices(words, cum_weights=cumulative, k=rng.randint(1, MAX_WORDS)))
+        " ".join(rng.choices(words, cum_weights=cumulative, k=rng.randint(1, most_words)))
         for _ in range(DISTINCT_SENTENCES)
     )
 
 
-def sentences(seed: int, count: int) -> Iterator[str]:
+def sentences(seed: int, count: int, most_words: int = MAX_WORDS) -> Iterator[str]:
     """The first ``count`` sentences for ``seed``: the same ones, in the same order, everywhere and every time."""
-    return itertools.islice(itertools.cycle(corpus(seed)), count)
+    return itertools.islice(itertools.cycle(corpus(seed, most_words)), count)
 
 
 def count_words(seed: int, count: int) -> int:

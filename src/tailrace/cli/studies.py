@@ -207,6 +207,7 @@ def hone(**options: Any) -> None:
       tailrace reproduce hone                           all figures, 6,680 short simulations
       tailrace reproduce hone --figure 8 --streams 5    a first look
       tailrace reproduce hone --streams 1000 --master spark://host:7077 --cells hdfs:///tmp/hone
+      tailrace reproduce hone --testbed                 measured on live workers: 10 to 14, ablation
 
     A work-conserving round robin, FIFO, and LBF by work are added to what the paper compares.
     """

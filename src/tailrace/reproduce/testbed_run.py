@@ -77,7 +77,7 @@ class _Measuring:
             return {trial.key(measure): value for measure, value in measured.items()}
 
         contests = [
-            Contest(f"{trial.experiment} {trial.at:.2g}, {trial.technique}", partial(run, trial))
+            Contest(f"{trial.experiment} {trial.at:.4g}, {trial.technique}", partial(run, trial))
             for trial in self.figure.trials
         ]
         samples = take_turns(contests, 1, tell, lambda figures: f"{in_words(figures)}; {_about(left_s)} left")

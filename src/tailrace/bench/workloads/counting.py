@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from functools import partial
 
-from tailrace.bench.words import sentences
+from tailrace.bench.words import MAX_WORDS, sentences
 from tailrace.bench.workloads.timetable import Item
 from tailrace.bench.workloads.working import Splitting
 from tailrace.bench.workloads.workload import Declare, Draw, Workload
-from tailrace.policy import fields
+from tailrace.policy import Grouping, fields
 from tailrace.topology import Stream
-
-
-def word_count(draw: Draw) -> Workload:
-    bodies = tuple(sentences(draw.seed, draw.tuples))
-    lengths = tuple(map(words_in, bodies))
-    works_ns = tuple(words * draw.unit_ns for words in lengths)
-    build = partial(_build, draw.unit_ns)
-    return Workload("word-count", draw, bodies, lengths, works_ns, draw.due_by_load_ns(works_ns), build, words_in)
 
 
 def words_in(sentence: str) -> int:
@@ -50,9 +43,31 @@ class RunningCount:
         return index, due_ns, (place, (word, self._counts[word]))
 
 
-def _build(unit_ns: int, stream: Stream, declare: Declare) -> None:
+@dataclass(frozen=True)
+class Counting:
+    """What is counted, and by whom."""
+
+    most_words: int = MAX_WORDS  # in a sentence
+    grouping: Grouping = field(default_factory=partial(fields, word_of))  # of words
+    tasks: int | None = None  # that count; None: as many as split
+    rate_per_s: float | None = None  # of sentences; None: by the load that they are for the tasks that split
+
+
+def word_count(draw: Draw, counting: Counting | None = None) -> Workload:
+    counting = counting or Counting()
+    bodies = tuple(sentences(draw.seed, draw.tuples, counting.most_words))
+    lengths = tuple(map(words_in, bodies))
+    works_ns = tuple(words * draw.unit_ns for words in lengths)
+    rate = counting.rate_per_s
+    due_ns = draw.due_by_load_ns(works_ns) if rate is None else draw.due_ns(rate)
+    build = partial(_build, draw.unit_ns, counting)
+    return Workload("word-count", draw, bodies, lengths, works_ns, due_ns, build, words_in)
+
+
+def _build(unit_ns: int, counting: Counting, stream: Stream, declare: Declare) -> None:
     setup, tasks = declare.setup, declare.draw.tasks
     split = partial(Splitting, declare.work(partial(cost_ns, unit_ns), str.split))
     words = stream.flat_map("split", split, tasks=tasks, grouping=setup.grouping, kind=setup.means.kind)
-    counts = words.map("count", RunningCount, tasks=tasks, grouping=fields(word_of), stateful=True)
+    grouping = counting.grouping
+    counts = words.map("count", RunningCount, tasks=counting.tasks or tasks, grouping=grouping, stateful=grouping.keyed)
     declare.end(counts, part_of=place_of)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.bench.workloads.spending import Means, Sleeping
-from tailrace.bench.workloads.working import Execution, arrivals, executions, latencies_ns
+from tailrace.bench.workloads.working import Arrival, Execution, arrivals, executions, latencies_ns
 from tailrace.bench.workloads.workload import Setup, Workload
 from tailrace.clock import SECOND_NS
 from tailrace.errors import TailraceError
@@ -26,6 +26,7 @@ class Outcome:
     latencies_ns: Sequence[int] = field(repr=False)  # in the order in which they were due
     executions: Sequence[Execution] = field(repr=False)
     progress: dict[str, Any] = field(repr=False)
+    arrivals: Sequence[Arrival] = field(repr=False, default=())
 
 
 def run_workload(
@@ -49,8 +50,9 @@ def run_workload(
 
 
 def outcome_of(workload: Workload, folder: Path, progress: dict[str, Any]) -> Outcome:
-    found = latencies_ns(arrivals(folder))
+    arrived = arrivals(folder)
+    found = latencies_ns(arrived)
     lost = [index for index in range(len(workload.due_ns)) if index not in found]
     if lost:
         raise TailraceError(f"a workload lost tuples: workload={workload.name} lost={len(lost)} first={lost[0]}")
-    return Outcome([found[index] for index in sorted(found)], executions(folder), progress)
+    return Outcome([found[index] for index in sorted(found)], executions(folder), progress, arrived)
