@@ -122,7 +122,7 @@ class LoneSender:
     def _next_free(self, now_ns: int) -> int | None:
         """The busy task with room that has the fewest tuples, and of those whose call has taken longest."""
         duration_ns = self._duration_ns
-        if not duration_ns:
+        if not (duration_ns and self._round_trip_ns):  # where a trip takes no time, nobody is idle for it
             return None
         most = 1 + min(MAX_AHEAD, 1 + int(self._round_trip_ns / duration_ns))
         oldest_ns = now_ns - STUCK * duration_ns - self._round_trip_ns

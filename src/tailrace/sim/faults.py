@@ -28,7 +28,7 @@ from tailrace.sim.process import Link, SimWorker
 from tailrace.sim.shapes import SHAPES, Case, Row, case_of
 
 MS = MILLISECOND_NS
-MAX_EVENTS = 60_000
+MAX_EVENTS = 100_000
 """Events after which a run counts as stuck; the longest good one of 20,000 seeds needs fewer than half."""
 
 REEMIT_NS = 150 * MS
