@@ -36,7 +36,7 @@ def itself(value: Any) -> Any:
 def test_every_tuple_once_though_a_worker_dies(send: Any, options: dict[str, Any]) -> None:
     sink = tr.to_list()
     topology = tr.Topology("sent")
-    numbers = topology.source("numbers", tr.from_iterable(range(ROWS // 3)), tasks=2)
+    numbers = topology.source("numbers", tr.at_rate(range(ROWS // 3), 2_000), tasks=2)  # not done before the kill
     parts = numbers.flat_map("parts", three, tasks=4)
     parts.map("work", itself, tasks=4, kind="blocking").sink("out", sink, tasks=2)
     tail = tr.Tail(send=send)

@@ -57,7 +57,7 @@ FILE_MODULE = "__tailrace_file__"  # no module that workers could import: what t
 @click.option(
     "--shared-queues",
     metavar="WHERE",
-    help="Let the tasks of an operator that are in one worker draw from one queue: worker.  [default: none]",
+    help="Let tasks of an operator draw from one queue: those in one worker, or on one node.  [default: none]",
 )
 @click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics here.")
 @click.option("--json", "as_json", is_flag=True, help="Write each progress as a line of JSON, and nothing else.")
