@@ -1,4 +1,6 @@
-"""A million integers come out once each on executors of their own, whoever dies on the way: process or executor."""
+"""Integers come out once each on executors of their own, whoever dies on the way: process or executor.
+
+A million of them in the soak."""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def hurt(run: tr.Run, worker: int, what: str) -> float:
 @pytest.mark.slow
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize(
-    ("rows", "tail"), [(500_000, tr.Tail()), pytest.param(MILLION, EAGER, marks=pytest.mark.soak, id="million-eager")]
+    ("rows", "tail"), [(300_000, tr.Tail()), pytest.param(MILLION, EAGER, marks=pytest.mark.soak, id="million-eager")]
 )
 def test_three_executors(rows: int, tail: tr.Tail, sessions: Sessions, tmp_path: Path) -> None:
     spark = sessions.get("local-cluster[3,1,1024]")
@@ -90,20 +92,19 @@ def standalone(sessions: Sessions, tmp_path: Path) -> Iterator[tuple[str, list[i
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_million_on_a_standalone_cluster(
-    sessions: Sessions, standalone: tuple[str, list[int]], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("rows", [300_000, pytest.param(MILLION, marks=pytest.mark.soak)])
+def test_a_standalone_cluster(rows: int, sessions: Sessions, standalone: tuple[str, list[int]], tmp_path: Path) -> None:
     url, spark_workers = standalone
     spark: SparkSession = sessions.get(url, spark_executor_memory="512m", spark_executor_cores="1")
-    with running_on(spark, million(tmp_path / "out"), workers=3) as run:
+    with running_on(spark, million(tmp_path / "out", rows), workers=3) as run:
         victims = [(0.15, 0, PYTHON), (0.35, 1, EXECUTOR), (0.6, 2, PYTHON)]
         executors = [executor_of(pid) for pid in run.workerPids().values()]
         for fraction, victim, what in victims:
-            wait_until(lambda least=fraction * MILLION: durable(run) >= least, 120, f"{fraction:.0%} to be durable")
+            wait_until(lambda least=fraction * rows: durable(run) >= least, 120, f"{fraction:.0%} to be durable")
             wait_until(lambda victim=victim: victim in run.workerPids(), 30, "the victim")
             hurt(run, victim, what)
         finish(run, 200)
-    assert_same_rows(read_parquet(tmp_path / "out"), range(MILLION))
+    assert_same_rows(read_parquet(tmp_path / "out"), range(rows))
     problems = [finding for finding in examine(spark) if not finding.ok]
     assert not problems
     sessions.stop()
