@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -35,6 +36,20 @@ def row(number: int) -> dict[str, int]:
 def slowly(number: int) -> int:
     time.sleep(0.0005)
     return number
+
+
+async def wait_a_little(number: int) -> int:
+    await asyncio.sleep(0.001)
+    return number
+
+
+def add_one(numbers: list[int]) -> list[int]:
+    return [number + 1 for number in numbers]
+
+
+def key(number: int) -> int:
+    """One of fifty."""
+    return number % 50
 
 
 def homes(topology: tr.Topology, workers: int, operator: str) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Script, assert_same_rows, finish, homes, restarts, row, running, same
+from kit import Script, add_one, assert_same_rows, finish, homes, key, restarts, row, running, same, wait_a_little
 
 import tailrace as tr
 from tailrace.metrics.recording import SUFFIX, read_recorded
@@ -99,19 +98,6 @@ def test_nobody_waits_though_a_worker_has_only_long_calls() -> None:
         finish(run)
     assert_same_rows(sink.values, range(60))
     assert set(sink.values[-3:]) == {0, 1, 2}
-
-
-async def wait_a_little(number: int) -> int:
-    await asyncio.sleep(0.001)
-    return number
-
-
-def add_one(numbers: list[int]) -> list[int]:
-    return [number + 1 for number in numbers]
-
-
-def key(number: int) -> int:
-    return number % 50
 
 
 def test_coroutines_batches_hedges_and_a_recording_of_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

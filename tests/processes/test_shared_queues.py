@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from dataclasses import replace
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import assert_same_rows, finish, homes, kill, received, row, running, same
+from kit import add_one, assert_same_rows, finish, homes, key, kill, received, row, running, same, wait_a_little
 
 import tailrace as tr
 from tailrace.bench.workloads import Draw, Outcome, Workload, run_workload
@@ -50,19 +49,6 @@ def test_every_tuple_once_though_a_worker_dies(ring: bool) -> None:
         progress = finish(run)
     assert_same_rows((found["n"] for found in sink.values), range(ROWS // 3 * 3))
     assert progress["reemitted"] > 0, "nothing was under way when the worker died"
-
-
-async def wait_a_little(number: int) -> int:
-    await asyncio.sleep(0.001)
-    return number
-
-
-def add_one(numbers: list[int]) -> list[int]:
-    return [number + 1 for number in numbers]
-
-
-def key(number: int) -> int:
-    return number % 50
 
 
 def test_coroutines_batches_and_groupings_by_load_and_a_recording_of_them(tmp_path: Path) -> None:

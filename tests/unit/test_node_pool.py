@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from neighbours import NobodyHere
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.circle import Circle
@@ -27,19 +28,10 @@ from tailrace.topology import Kind, Topology
 TASKS = 3
 
 
-class Alone:
+class Alone(NobodyHere):
     """A worker that no other talks to."""
 
     worker, epoch = 0, 1
-
-    def host_of(self, task: int) -> None:
-        return None
-
-    def home_of(self, task: int) -> int:
-        return 1
-
-    def queue_for(self, task: int) -> None:
-        return None
 
     def member(self, worker: int) -> Member | None:
         return None

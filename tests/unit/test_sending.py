@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from neighbours import NobodyHere
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.ledger import LedgerLimits
@@ -28,7 +29,7 @@ from tailrace.testing import ManualClock
 from tailrace.topology import Topology
 
 
-class Elsewhere:
+class Elsewhere(NobodyHere):
     """All other tasks live in another worker, at the far end of a socket pair."""
 
     def __init__(self) -> None:
@@ -36,15 +37,6 @@ class Elsewhere:
         self.far_end.setblocking(False)
         self.renewed = False
         self.there = True
-
-    def host_of(self, task: int) -> None:
-        return None
-
-    def home_of(self, task: int) -> int:
-        return 1
-
-    def queue_for(self, task: int) -> None:
-        return None
 
     def member(self, worker: int) -> Member | None:
         return Member(1, ("nowhere", 0)) if self.there else None

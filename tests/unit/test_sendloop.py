@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from neighbours import NobodyHere
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Bodies, Surroundings, assemble
@@ -30,7 +31,7 @@ from tailrace.topology import Topology
 TARGETS = 2
 
 
-class World:
+class World(NobodyHere):
     """Receivers live in another worker, each at the far end of a pair of sockets for each sender."""
 
     def __init__(self) -> None:
@@ -42,15 +43,6 @@ class World:
         self.dialed: list[tuple[OutLink, Callable[[Channel | None], None]]] = []
         self.dials_at_once = True
         self._readers: dict[socket.socket, FrameReader] = {}
-
-    def host_of(self, task: int) -> None:
-        return None
-
-    def queue_for(self, task: int) -> None:
-        return None
-
-    def home_of(self, task: int) -> int:
-        return 1
 
     def member(self, worker: int) -> Member | None:
         return Member(self.epoch, ("nowhere", 0)) if self.epoch else None

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import tailrace as tr
+from tailrace.bench.engine_words import TIMEOUT_S, WORKERS, RunningCount
 from tailrace.testing.processes import cpu_seconds
 
-WORKERS = 2
-TIMEOUT_S = 180.0
 VOCABULARY = 1_000
 
 
@@ -30,17 +28,6 @@ def word(number: int) -> str:
 
 def itself(value: Any) -> Any:
     return value
-
-
-class RunningCount:
-    """Each word with how often it has been seen so far."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-
-    def process(self, word: str) -> tuple[str, int]:
-        self._counts[word] = count = self._counts[word] + 1
-        return word, count
 
 
 def word_count(total: int) -> Any:

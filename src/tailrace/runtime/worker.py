@@ -18,7 +18,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -35,10 +34,11 @@ from tailrace.policy.send import SendScheduler
 from tailrace.policy.tail import NODE
 from tailrace.ring.segment import sweep, sweep_own
 from tailrace.runtime.asyncrunner import AsyncRunner
-from tailrace.runtime.auth import accept, answer, close_listener, dial, dial_and_hear
+from tailrace.runtime.auth import accept, answer, close_listener, dial
 from tailrace.runtime.cancelling import Cancelling
-from tailrace.runtime.channels import Channel, RingPart, offer_ring, take_ring
+from tailrace.runtime.channels import Channel, RingPart, take_ring
 from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Notice, Ping, Setup, SinkCall, SinkReply
+from tailrace.runtime.dialing import Dialer
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.logs import LogBuffer, captured
 from tailrace.runtime.nodequeue import NodeQueue
@@ -62,9 +62,7 @@ SWITCH_S = 0.0005
 
 EXIT_FENCED = 4
 EXIT_ORPHANED = 5
-RETRY_S = 0.05
 CLOSE_S = 3.0
-DIALERS = 8
 
 
 class WorkerProcess:
@@ -82,7 +80,7 @@ class WorkerProcess:
         self._line = ControlLine(connection)
         self._heard_ns = system_clock()
         self._listener = socket.create_server((self._host, 0), backlog=128)
-        self._dialers = ThreadPoolExecutor(DIALERS, thread_name_prefix="dial")
+        self._dialer = Dialer(self.worker, self.epoch, self._host, self._secret, self._say_no_ring)
         self._hosts: dict[int, TaskHost] = {}  # unit -> host
         self._runners: list[Runner] = []
         self._pools: list[Pool] = []
@@ -118,64 +116,13 @@ class WorkerProcess:
         return None if self._node_queues is None else self._node_queues.by_task.get(task)
 
     def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
-        own = {"role": "link", "worker": self.worker, "epoch": self.epoch, "to_epoch": member.epoch}
-        return dial_and_hear(member.address, self._secret, {**own, **hello})
+        return self._dialer.ask(member, hello)
 
     def no_queue(self, why: str) -> None:
         self.tell(Notice("queue", f"queues are shared by the tasks of a worker, not of a node: {why}"))
 
     def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
-        hello: dict[str, Any] = {
-            "role": "link",
-            "kind": link.kind,
-            "worker": self.worker,
-            "epoch": self.epoch,
-            "target": link.target,
-            "to_epoch": member.epoch,
-        }
-
-        def attempt() -> None:
-            try:
-                channel = self._dial(member, link.kind, hello)
-            except (OSError, ProtocolError):
-                time.sleep(RETRY_S)
-                done(None)
-            else:
-                done(channel)
-
-        try:
-            self._dialers.submit(attempt)
-        except RuntimeError:
-            pass  # we are leaving
-
-    def _dial(self, member: Member, kind: str, hello: dict[str, Any]) -> Channel:
-        ring = self._offer(kind) if member.address[0] == self._host and kind != "cancels" else None
-        if ring is None:
-            return Channel(dial(member.address, self._secret, hello))
-        offer = {"ring": ring.segment.path.name, "nonce": ring.segment.nonce.hex()}
-        try:
-            connection, reply = dial_and_hear(member.address, self._secret, {**hello, **offer})
-        except BaseException:
-            ring.withdraw()
-            ring.close()
-            raise
-        ring.withdraw()
-        if reply.get("ring"):
-            return Channel(connection, ring)
-        ring.close()
-        self._say_no_ring(str(reply.get("why_no_ring")))
-        return Channel(connection)
-
-    def _offer(self, kind: str) -> RingPart | None:
-        setup = self._setup
-        assert setup is not None
-        if not setup.options.ring:
-            return None
-        try:
-            return offer_ring(setup.job_id, kind)
-        except SegmentError as error:
-            self._say_no_ring(str(error))
-            return None
+        self._dialer.connect(link, member, done)
 
     def _say_no_ring(self, why: str) -> None:
         self.tell(Notice("ring", f"workers of one machine talk over TCP, not through shared memory: {why}"))
@@ -236,6 +183,7 @@ class WorkerProcess:
                     pass
                 case Setup():
                     self._setup = message
+                    self._dialer.rings_of = message.job_id if message.options.ring else None
                 case SinkReply():
                     waiter = self._calls.pop(message.call, None)
                     if waiter is not None:
@@ -496,7 +444,7 @@ class WorkerProcess:
         deadline = time.monotonic() + CLOSE_S
         for runner in self._runners:
             runner.join(max(0.05, deadline - time.monotonic()))
-        self._dialers.shutdown(wait=False, cancel_futures=True)  # Spark may go on using this process
+        self._dialer.close()
         if self._recorder is not None:
             self._recorder.close()
         problems = self._opener.close() if self._opener is not None else []
