@@ -50,7 +50,7 @@ def test_identity_time_and_json() -> None:
             "restarts": 0,
             "cpuSeconds": 1.5,
             "state": "running",
-            "feedback": {"messages": 0, "bytes": 0, "ms": 0.0, "share": 0.0},
+            "feedback": {"messages": 0, "bytes": 0, "ms": 0.0, "share": 0.0, "choosingMs": 0.0},
         }
     ]
 
@@ -112,15 +112,28 @@ def test_feedback_is_counted_by_worker_and_its_share_by_interval() -> None:
     progress = builder()
     ms = MILLISECOND_NS
     here = [
-        task("count", number, on=0, feedback_messages=5, feedback_bytes=70, feedback_ns=10 * ms) for number in (0, 1)
+        task("count", number, on=0, feedback_messages=5, feedback_bytes=70, feedback_ns=10 * ms, choosing_ns=ms)
+        for number in (0, 1)
     ]
     there = task("out", 0, on=1, feedback_messages=1, feedback_bytes=2, feedback_ns=3 * ms)
     progress.update(0, 1, [one.snapshot() for one in here])
     progress.update(1, 1, [there.snapshot()])
     first = build(progress, 2, workers=[worker(0), worker(1)])
-    assert first["workers"][0]["feedback"] == {"messages": 10, "bytes": 140, "ms": 20.0, "share": 0.01}
-    assert first["workers"][1]["feedback"] == {"messages": 1, "bytes": 2, "ms": 3.0, "share": 0.0015}
-    assert build(progress, 3)["workers"][0]["feedback"] == {"messages": 10, "bytes": 140, "ms": 20.0, "share": 0.0}
+    assert first["workers"][0]["feedback"] == {
+        "messages": 10,
+        "bytes": 140,
+        "ms": 20.0,
+        "share": 0.01,
+        "choosingMs": 2.0,
+    }
+    assert first["workers"][1]["feedback"] == {"messages": 1, "bytes": 2, "ms": 3.0, "share": 0.0015, "choosingMs": 0.0}
+    assert build(progress, 3)["workers"][0]["feedback"] == {
+        "messages": 10,
+        "bytes": 140,
+        "ms": 20.0,
+        "share": 0.0,
+        "choosingMs": 2.0,
+    }
 
 
 def test_task_entry_has_all_its_numbers() -> None:

@@ -136,7 +136,7 @@ class Desk:
 
     def turn(self, times: int = 3) -> None:
         for _ in range(times):
-            self.loop.runner.turn(0)
+            self.loop.runner.turn(wait=False)
 
     def arrived(self) -> list[Any]:
         return [value for receiver in self.receivers for value in self.world.arrived(receiver)]

@@ -18,7 +18,7 @@ from tailrace.core.plan import EdgePlan, Plan
 from tailrace.core.router import NOTE, Note, Origin, TrackedBundle
 from tailrace.errors import TailraceError, shorten
 from tailrace.metrics.counters import TaskCounters
-from tailrace.policy.feedback import Message, Receiver, has_feedback
+from tailrace.policy.feedback import Message, Receiver, Silent, has_feedback
 
 DROPPED = -1
 """The duration of what was not run."""
@@ -49,7 +49,9 @@ class ReceivingHalves:
         self._clock = clock
         self._rng = rng
         self._halves: dict[int, Receiver] = {}  # by edge index
+        self._first = {edge.index: plan.operators[edge.upstream].first_task for edge in edges}  # sender of each
         self.patient = False  # whether what arrives may be told after the next call
+        self._deaf = False  # whether nobody wants to hear what arrives
         self._done: deque[tuple[Origin | None, Any, Message | None, int]] = deque()
         self._queued = 0  # tuples that came and have not been run
         self._early: list[tuple[int, Callable[[Any, int], None], Any]] = []  # under memberships yet to come
@@ -73,6 +75,7 @@ class ReceivingHalves:
             self._halves[edge.index] = half
         patient = all(getattr(half, "patient", False) for half in self._halves.values())
         self.patient = patient and self.hears_one
+        self._deaf = all(isinstance(half, Silent) and not half.hears_arrivals for half in self._halves.values())
         self._post()
 
     # -- what happens
@@ -84,8 +87,11 @@ class ReceivingHalves:
     def executed_all(self, bundle: Sequence[Any], durations: Sequence[int], whole_ns: int) -> None:
         """A bundle has been run; what took longer than the calls themselves is shared out evenly."""
         values = bundle[5]
-        rest_ns = max(0, whole_ns - sum(durations)) // len(values)
         origin, said = (bundle[6], bundle[7]) if len(bundle) > 6 else (None, None)
+        if len(values) == 1:
+            self._done.append((origin, values[0], None if said is None else said[0], whole_ns))
+            return
+        rest_ns = max(0, whole_ns - sum(durations)) // len(values)
         for position, value in enumerate(values):
             message = None if said is None else said[position]
             self._done.append((origin, value, message, durations[position] + rest_ns))
@@ -112,7 +118,11 @@ class ReceivingHalves:
         arrivals, ended = self.arrivals, self._done
         known = len(ended)  # what ends from here on, in another thread, may not be among the arrivals below
         while arrivals:
-            self._arrived(arrivals.popleft(), now_ns)
+            item = arrivals.popleft()
+            if len(item) == NOTE or not self._deaf:
+                self._arrived(item, now_ns)
+            else:
+                self._queued += len(item[5])
         for _ in range(known):
             done = ended.popleft()
             self._queued -= 1
@@ -167,7 +177,7 @@ class ReceivingHalves:
         for edge, half in self._halves.items():
             outbox = half.outbox
             if outbox:
-                first = self._plan.operators[self._plan.edges[edge].upstream].first_task
+                first = self._first[edge]
                 for sender, message in outbox:
                     self.notes.setdefault(first + sender, []).append((edge, self._task, self.version, message))
                 self._counters.feedback_messages += len(outbox)

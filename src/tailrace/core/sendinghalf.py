@@ -123,7 +123,7 @@ class FeedbackOut(LaneOut):
             choices = self._half.choose_many(values)
         except Exception as error:
             return self._send_routable(emission, split, offset, values, parents, indices, error)
-        self._counters.feedback_ns += self._clock() - now_ns
+        self._counters.choosing_ns += self._clock() - now_ns
         return self._dispose(emission, split, offset, values, lineages, choices)
 
     def _dispose(

@@ -31,6 +31,7 @@ COUNTERS = (
     "feedback_messages",
     "feedback_bytes",
     "feedback_ns",
+    "choosing_ns",
     "hedges",
     "hedges_won",
     "hedges_wasted",
@@ -75,6 +76,7 @@ class TaskSnapshot:
     feedback_messages: int = 0
     feedback_bytes: int = 0
     feedback_ns: int = 0
+    choosing_ns: int = 0
     held: int = 0
     edges: tuple[EdgeState, ...] = ()
     backlog: int = 0
@@ -118,7 +120,8 @@ class TaskCounters:
     pending: int = 0  # a gauge: roots not yet durable
     feedback_messages: int = 0  # sent by its halves of load-aware groupings, to either side
     feedback_bytes: int = 0  # what they took on links, about
-    feedback_ns: int = 0  # time spent in the halves, and on encoding
+    feedback_ns: int = 0  # time spent on making them, reading them and learning from them
+    choosing_ns: int = 0  # time spent on choosing tasks by what was learnt
     held: int = 0  # a gauge: tuples that wait here for some task to have room
     edges: tuple[EdgeState, ...] = ()  # a gauge: of each load-aware edge that leaves here
     backlog: int = 0  # a gauge: tuples in the outgoing queue
@@ -160,6 +163,7 @@ class TaskCounters:
             feedback_messages=self.feedback_messages,
             feedback_bytes=self.feedback_bytes,
             feedback_ns=self.feedback_ns,
+            choosing_ns=self.choosing_ns,
             held=self.held,
             edges=self.edges,
             backlog=self.backlog,

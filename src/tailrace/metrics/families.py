@@ -217,7 +217,8 @@ _METRICS: tuple[Metric, ...] = (
     _number(WORKER, "worker_cpu_seconds_total", COUNTER, "Processor time of the worker's process.", "cpuSeconds"),
     _feedback("worker_feedback_messages_total", "Messages that its load-aware groupings sent.", "messages"),
     _feedback("worker_feedback_bytes_total", "What they took on links, about.", "bytes"),
-    _feedback("worker_feedback_seconds_total", "Time spent on load-aware groupings.", "ms", _seconds),
+    _feedback("worker_feedback_seconds_total", "Time spent on these messages.", "ms", _seconds),
+    _feedback("worker_choosing_seconds_total", "Time its groupings spent on choosing tasks.", "choosingMs", _seconds),
 )
 
 FAMILIES = tuple(family for family, _ in _METRICS)

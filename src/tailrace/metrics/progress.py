@@ -198,6 +198,7 @@ class ProgressBuilder:
             "bytes": group.total("feedback_bytes"),
             "ms": _ms(group.total("feedback_ns")),
             "share": group.share("feedback_ns"),
+            "choosingMs": _ms(group.total("choosing_ns")),
         }
 
     def _tasks_by_operator(self) -> dict[str, list[TaskKey]]:

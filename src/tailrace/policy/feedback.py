@@ -114,6 +114,11 @@ class Silent:
     def __init__(self) -> None:
         self.outbox: list[tuple[int, Message]] = []
 
+    @property
+    def hears_arrivals(self) -> bool:
+        """Whether it does anything about a tuple that has come."""
+        return type(self).received is not Silent.received
+
     def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
         pass
 

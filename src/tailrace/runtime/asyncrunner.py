@@ -54,7 +54,7 @@ class AsyncRunner(Runner):
             return
         try:
             self.set_asleep(False)
-            self.turn(0)
+            self.turn(wait=False)
             self._start_calls()
             self._arrange_next_turn()
         except BaseException as error:

@@ -46,7 +46,10 @@ class OutLinks:
             on_lost = _nothing if kind == "cancels" else self._near.lost_link
             link = self._links[kind, target] = OutLink(kind, target, home, on_lost)
             link.keeper = self
-        if link.member is not None and link.member != self._near.member(link.worker):
+        member = self._near.member(link.worker)
+        if link.member is member and member is not None:
+            return link
+        if link.member is not None and link.member != member:
             link.close()  # what we would send now would be lost, and nobody might notice
         if not link.open and link.member is None:
             self._connect(link)

@@ -117,6 +117,11 @@ class Pool:
         """Of late, on average, on the way to the task that gets the largest."""
         return max(host.bundle_bytes for host in self.hosts)
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether somebody waits for room in the queue."""
+        return self._in.paused or any(host.waiting for host in self.hosts)
+
     def make_room(self) -> None:
         """There is room in the queue."""
         for host in self.hosts:

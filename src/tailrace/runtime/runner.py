@@ -132,7 +132,7 @@ class Runner:
 
     def _loop(self) -> None:
         while not self._stopped:
-            self.turn(self.sleep_ns)
+            self.turn(wait=True)
 
     def _halt(self) -> None:
         self._stopped = True
@@ -141,9 +141,12 @@ class Runner:
     def stopped(self) -> bool:
         return self._stopped
 
-    def turn(self, sleep_ns: int) -> None:
-        """Once around: wait for something to happen, deal with it, and let every task work a little."""
-        for number, events in self._wait(sleep_ns):
+    def turn(self, wait: bool) -> None:
+        """Once around: see what has happened, or wait for it, deal with it, and let every task work a little."""
+        found = self._epoll.poll(0)  # first, as to find out how long to wait takes longer
+        if not found and wait:
+            found = self._wait(self.sleep_ns)
+        for number, events in found:
             handler = self._handlers.get(number)
             if handler is not None:
                 handler(bool(events & (select.EPOLLIN | _ENDED)), bool(events & select.EPOLLOUT))

@@ -112,7 +112,6 @@ class Sender:
     def flush(self) -> bool:
         """Send what can be sent. True if so much is left that the task must wait."""
         held_back = False
-        limit = self.limit
         if self._wanted is not self._through:
             self._reroute()
         if self._unput:
@@ -120,7 +119,7 @@ class Sender:
         for lane in self._task.lanes:
             if lane.bundles:
                 self._flush_lane(lane)
-                held_back = held_back or len(lane.bundles) >= limit
+                held_back = held_back or len(lane.bundles) >= self.limit
         if self._through is not None:
             held_back = held_back or self._through.holds_back()
         for owner, fold in self._task.acks.items():
@@ -311,7 +310,7 @@ class Sender:
             if near is not None:
                 near.take_notes(waiting.pop(target))
                 continue
-            link = self._links.link("feedback", target)
+            link = self._links.link(self._kind_of_notes(target), target)
             if link.ready:
                 began_ns = system_clock()
                 payload = encode_notes(waiting.pop(target))
@@ -321,6 +320,10 @@ class Sender:
                 link.send(NOTES, payload)
             elif link.member is None:
                 del waiting[target]
+
+    def _kind_of_notes(self, target: int) -> str:
+        """Beside the acks where both go to one task: there is one wake-up then instead of two."""
+        return "acks" if target in self._task.acks else "feedback"
 
     def _count_feedback(self, items: Sequence[Any]) -> None:
         messages = [item[3] for item in items if len(item) == NOTE]
@@ -361,7 +364,7 @@ class Sender:
         if not isinstance(self._task, SourceTask) or self._task.sinks:
             targets += [("acks", owner) for owner in self._task.acks]
         if self._task.receiving is not None:
-            targets += [("feedback", sender) for sender in self._task.receiving.senders]
+            targets += [(self._kind_of_notes(sender), sender) for sender in self._task.receiving.senders]
         for kind, target in targets:
             if self._near.host_of(target) is None:
                 self._links.link(kind, target)

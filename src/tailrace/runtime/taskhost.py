@@ -56,6 +56,10 @@ OVERDUE_NS = 1000 * MILLISECOND_NS
 UNCOUNTED_CALLS = 64
 """Calls of a task with a runner of its own that are counted together: to count one costs as much as to run it."""
 
+STRAIGHT_ON = 16
+STRAIGHT_ON_NS = 100 * MILLISECOND_NS
+"""How often, and for how long, a task that has a runner to itself goes on with what is queued before it reads links."""
+
 LONG_CALL_NS = 1 * MILLISECOND_NS
 LONG_CALLS = 3
 """A task on a shared runner that is found this often with calls this long on average gets a runner of its own."""
@@ -102,6 +106,7 @@ class TaskHost:
         self._blocked_since_ns = 0
         self._long_calls = 0
         self._due = _Due()
+        self._ended_ns = 0  # when it last stopped working
         self.worked_ns = 0  # wall time, since its runner last asked
         self.cpu_ns = 0  # the runner's share of it
         self._label = task.label
@@ -205,8 +210,8 @@ class TaskHost:
 
     def take_link(self, channel: Channel, kind: str, worker: int, epoch: int) -> None:
         """A peer has connected."""
-        on_frame = {"bundles": self._on_bundles, "acks": self._on_acks, "feedback": self._on_notes}[kind]
-        self._in.take(channel, worker, epoch, on_frame, urgent=kind != "bundles")
+        bundles = kind == "bundles"
+        self._in.take(channel, worker, epoch, self._on_bundles if bundles else self._on_news, urgent=not bundles)
 
     def _on_bundles(self, kind: int, payload: memoryview) -> None:
         self.task.receive(self.read_bundles(kind, payload))
@@ -230,14 +235,15 @@ class TaskHost:
             operator, task = self._label.rsplit("/", 1)
             raise TaskError(operator, int(task), "(while reading it)", traceback_of(error)) from None
 
-    def _on_acks(self, kind: int, payload: memoryview) -> None:
-        if kind != ACKS:
-            raise ProtocolError(f"frame of another kind: kind={kind} expected={ACKS}; are versions mixed?")
-        self.apply(*decode_folds(payload))
+    def _on_news(self, kind: int, payload: memoryview) -> None:
+        if kind == NOTES and self.task.lines:
+            self._on_notes(payload)
+        elif kind == ACKS and isinstance(self.task, SourceTask):
+            self.apply(*decode_folds(payload))
+        else:
+            raise ProtocolError(f"frame of another kind: kind={kind} task={self._label}; are versions mixed?")
 
-    def _on_notes(self, kind: int, payload: memoryview) -> None:
-        if kind != NOTES:
-            raise ProtocolError(f"frame of another kind: kind={kind} expected={NOTES}; are versions mixed?")
+    def _on_notes(self, payload: memoryview) -> None:
         began_ns = system_clock()
         notes = decode_notes(payload)
         self.task.counters[0].feedback_ns += system_clock() - began_ns
@@ -265,6 +271,24 @@ class TaskHost:
                         self.pool.node.pass_on()
                 self._recurrent(now_ns)
                 return
+        self._step(task, now_ns)
+        steps = 1
+        while steps < STRAIGHT_ON and self._may_go_on(task, now_ns):
+            self._step(task, now_ns)
+            steps += 1
+        self._recurrent(now_ns)
+
+    def _may_go_on(self, task: Task, now_ns: int) -> bool:
+        """Whether there is more to run, and nothing on its links or in its mail that could matter before."""
+        return (
+            bool(task.queue)
+            and not (self.shared or self._mail or self._blocked_since_ns or task.lines or task.sinks)
+            and self._ended_ns - now_ns < STRAIGHT_ON_NS
+            and not isinstance(task, SourceTask)
+        )
+
+    def _step(self, task: Task, now_ns: int) -> None:
+        """Run tuples for about a slice, and have what they lead to leave."""
         receiving = task.receiving
         if (
             receiving is not None
@@ -278,7 +302,8 @@ class TaskHost:
             running.label = self._label
             started_ns = system_clock()
             self._run(task, ready_ns, now_ns)
-            self.worked_ns += system_clock() - started_ns
+            self._ended_ns = system_clock()
+            self.worked_ns += self._ended_ns - started_ns
             running.label = ""
             if receiving is not None and receiving.hears_one and receiving.pending:
                 receiving.look_up()
@@ -287,7 +312,6 @@ class TaskHost:
             self.pool.tell(task.tap.told)
         self._flush()
         self._make_room()
-        self._recurrent(now_ns)
 
     def _run(self, task: Task, ready_ns: int | None, now_ns: int) -> None:
         if task.runnable:
@@ -323,10 +347,11 @@ class TaskHost:
                 running.label = ""
 
     def _make_room(self) -> None:
-        if not self.has_room:
-            return
         if self.pool is not None:
-            self.pool.make_room()
+            if self.pool.holds_back and self.has_room:
+                self.pool.make_room()
+            return
+        if not (self._in.paused or self.waiting) or not self.has_room:
             return
         if self._in.paused:
             self._in.pause(False)
