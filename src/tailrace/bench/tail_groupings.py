@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 
@@ -29,7 +29,8 @@ from tailrace.policy import (
     shuffle,
 )
 from tailrace.policy.keys import Key
-from tailrace.sim import simulate
+from tailrace.policy.tail import NODE, PLAIN, Tail
+from tailrace.sim import Queue, Scope, simulate
 from tailrace.sim.policies import itself
 
 WORKERS = 2
@@ -61,8 +62,19 @@ GROUPINGS: Groupings = {
     "least_work": least_work,
     "power_of_two": lambda key: power_of_two(),
     "pull": lambda key: pull(),
+    "node_queue": lambda key: shuffle(),
 }
 ORACLE = "full_knowledge"
+
+Queues = Mapping[str, tuple[Tail, Scope]]
+"""By name, for who shares queues: what is on, and what that is to the simulator."""
+
+QUEUES: Queues = {"node_queue": (Tail(shared_queues=NODE), Scope.NODE)}
+OWN = (PLAIN, Scope.OWN)
+
+LATE_BINDING = ("pull", "node_queue")
+"""Tuples wait for a task to be free, with their sender or in one queue: the better of the two is held against the
+ideal."""
 
 BALANCERS: Groupings = {
     BASELINE: GROUPINGS[BASELINE],
@@ -86,27 +98,30 @@ class Study:
     groupings: Groupings
     prefix: str
     settling_ns: int = 0  # from the beginning of a stream, left out
+    queues: Queues = field(default_factory=dict)
 
     def contests(self, sizes: TailSizes) -> list[Contest]:
         draw = replace(self.draw, tuples=sizes.tuples, unit_ns=int(sizes.unit_ms * MILLISECOND_NS))
         live = [
             Contest(f"{self.name}, {policy}", _turns(partial(self.measure, policy), draw)) for policy in self.groupings
         ]
-        ideal = partial(self._simulate, ORACLE, full_knowledge())
+        ideal = partial(self._simulate, ORACLE, full_knowledge(), Scope.OWN)
         return [*live, Contest(f"{self.name}, {ORACLE}", _turns(lambda draw: ideal(self.make(draw)), draw))]
 
     def measure(self, policy: str, draw: Draw) -> Figures:
         """Figures of one live run and of its simulation."""
         workload = self.make(draw)
-        outcome = run_workload(workload, self.groupings[policy](workload.key), workers=WORKERS)
+        tail, scope = self.queues.get(policy, OWN)
+        outcome = run_workload(workload, self.groupings[policy](workload.key), workers=WORKERS, tail=tail)
         live = self._figures(f"{self.name}_{policy}", workload, outcome.latencies_ns)
         live |= feedback_figures(f"{self.name}_{policy}", outcome)
-        ideal = self._simulate(ORACLE, full_knowledge(), as_run(workload, outcome))
+        ideal = self._simulate(ORACLE, full_knowledge(), Scope.OWN, as_run(workload, outcome))
         live[f"{self.name}_{policy}_ideal_ms"] = ideal[f"{self.name}{SIMULATED}{ORACLE}_mean_ms"]
-        return live | self._simulate(policy, self.groupings[policy](itself), workload)
+        return live | self._simulate(policy, self.groupings[policy](itself), scope, workload)
 
-    def _simulate(self, policy: str, grouping: Grouping, workload: Workload) -> Figures:
-        report = simulate(workload.model(LINK_NS), grouping, seed=workload.draw.seed)
+    def _simulate(self, policy: str, grouping: Grouping, scope: Scope, workload: Workload) -> Figures:
+        model = replace(workload.model(LINK_NS), workers=WORKERS, queue=Queue(scope))
+        report = simulate(model, grouping, seed=workload.draw.seed)
         latencies_ns = [done - due for done, due in zip(report.done_ns, report.due_ns, strict=True)]
         return self._figures(f"{self.name}{SIMULATED}{policy}", workload, latencies_ns)
 
@@ -157,8 +172,18 @@ def _turns(measure: Callable[[Draw], Figures], draw: Draw) -> Callable[[], Figur
     return lambda: measure(replace(draw, seed=next(seeds)))
 
 
-BY_CONTENT = Study("grouping", content, Draw(load=0.95), GROUPINGS, "", settling_ns=SETTLING_NS)
-GROUPING = BY_CONTENT.row("costs by content, 95% load", BY_CONTENT.conclude)
+BY_CONTENT = Study("grouping", content, Draw(load=0.95), GROUPINGS, "", SETTLING_NS, QUEUES)
+
+
+def with_late_binding(samples: Samples) -> Samples:
+    """Besides: what share of the ideal late binding reaches."""
+    found = BY_CONTENT.conclude(samples)
+    late = [found[f"{policy}_vs_full"] for policy in LATE_BINDING]
+    better = [max(both) for both in zip(*late, strict=True)]
+    return found | {"pull_only_vs_full": found["pull_vs_full"], "pull_vs_full": better}
+
+
+GROUPING = BY_CONTENT.row("costs by content, 95% load", with_late_binding)
 
 SLOW_TASK = Study(
     "balance",
