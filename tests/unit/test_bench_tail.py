@@ -32,7 +32,7 @@ asked: list[tuple[str, str, int]] = []
 
 
 def simulated_run(workload: Workload, grouping: Grouping, *, workers: int, tail: Tail) -> Outcome:
-    """What a live run would tell if tuples took twice as long as in the simulator, whatever the grouping; half of that with one queue."""
+    """What a live run would tell if all took twice as long as in the simulator, and once as long with one queue."""
     asked.append((workload.name, grouping.name, workload.draw.seed))
     report = simulate(workload.model(LINK_NS), "shuffle")
     slower = SLOWER if tail == Tail() else SLOWER / 2
