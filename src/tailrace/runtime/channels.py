@@ -166,12 +166,13 @@ class RingOut:
         self.connection = connection
         self.pending = False
         self._ring = ring
+        self._piece = ring.piece
         self._core = Pair(ring.segment.memory)
         self._kind = 0
         self._unsent = memoryview(b"")
 
     def write(self, kind: int, payload: bytes) -> None:
-        if len(payload) <= self._ring.piece:
+        if len(payload) <= self._piece:
             result = self._core.write(kind, payload)
             if result == layout.DONE:
                 return
@@ -186,7 +187,7 @@ class RingOut:
 
     def push(self) -> None:
         while self.pending:
-            piece = self._unsent[: self._ring.piece]
+            piece = self._unsent[: self._piece]
             last = len(piece) == len(self._unsent)
             result = self._core.write(self._kind if last else self._kind | MORE, piece)
             if result == layout.NONE:
