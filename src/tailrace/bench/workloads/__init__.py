@@ -9,7 +9,7 @@ from tailrace.bench.workloads.live import Outcome, run_workload
 from tailrace.bench.workloads.network import sol, throughput_test
 from tailrace.bench.workloads.pages import exclamation, page_load, processing
 from tailrace.bench.workloads.spending import Computing, LookingUp, Means, Sleeping, Stalls, prepare_lookups
-from tailrace.bench.workloads.tweets import mention, reaching
+from tailrace.bench.workloads.tweets import mention, reaching, walk_unit_ns
 from tailrace.bench.workloads.workload import Draw, Setup, Workload
 
 WORKLOADS: dict[str, Callable[[Draw], Workload]] = {
@@ -48,5 +48,6 @@ __all__ = [
     "run_workload",
     "sol",
     "throughput_test",
+    "walk_unit_ns",
     "word_count",
 ]
