@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 
 from tailrace.bench import spark_query
 from tailrace.bench.engine_hops import run_hops
 from tailrace.bench.engine_words import run_words
+from tailrace.bench.tail import TailSizes, run_tail_benchmark
+from tailrace.bench.tail_groupings import BY_CONTENT, GROUPINGS
+from tailrace.topology import Topology
 
 
 def test_the_query_measures_every_message_after_the_warm_up(
@@ -25,6 +31,25 @@ def test_a_query_that_breaks_is_told(spark: SparkSession, monkeypatch: pytest.Mo
     with pytest.raises(spark_query.TailraceError, match=r"the Spark query did not finish: rows=\d+ expected=1400"):
         spark_query.run_spark_query(spark, 200, 1.0)
     assert not spark.streams.active
+
+
+def test_workloads_are_hosted_by_a_session_for_as_long_as_it_is_said(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts: list[object] = []
+    run = Topology.run
+
+    def noted(self: Topology, host: object, **options: Any) -> Any:
+        hosts.append(host)
+        return run(self, host, **options)
+
+    monkeypatch.setattr(Topology, "run", noted)
+    two = replace(BY_CONTENT, groupings={name: GROUPINGS[name] for name in ("shuffle", "pull")})
+    sizes = TailSizes(tuples=200, repeats=1, unit_ms=0.05)
+    result = run_tail_benchmark([two.row("two groupings", two.conclude)], sizes, lambda line: None, spark)
+    assert hosts == [spark, spark] and result["host"] == spark.sparkContext.master
+    assert 0 < result["grouping_pull_p50_ms"] <= result["grouping_pull_p999_ms"]
+    assert result["pull_agreement"] > 0.9  # no engine is faster than none
 
 
 def test_hops_and_words_run_on_spark(spark: SparkSession) -> None:

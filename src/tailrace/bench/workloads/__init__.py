@@ -5,6 +5,7 @@ from collections.abc import Callable
 from tailrace.bench.workloads.compressor import compressors
 from tailrace.bench.workloads.content import content, micro
 from tailrace.bench.workloads.counting import word_count
+from tailrace.bench.workloads.hosting import hosted_by
 from tailrace.bench.workloads.live import Outcome, run_workload
 from tailrace.bench.workloads.network import sol, throughput_test
 from tailrace.bench.workloads.pages import exclamation, page_load, processing
@@ -39,6 +40,7 @@ __all__ = [
     "compressors",
     "content",
     "exclamation",
+    "hosted_by",
     "mention",
     "micro",
     "page_load",
