@@ -18,7 +18,6 @@ from tailrace.cli.common import (
     errors_for_people,
     host_option,
     host_option_of,
-    master_option,
     write_figures,
 )
 from tailrace.errors import OptionError
@@ -102,9 +101,18 @@ def ipc(json_file: Path | None, repeats: int | None, seconds: float | None, quic
 
 @bench.command()
 @host_option_of("process")
-@master_option
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Of a Spark on this machine, such as local-cluster[2,1,1024]. Without it: local, in one process.",
+)
 @conf_option
-@click.option("--only", multiple=True, metavar="NAME", help="A row to measure, such as grouping. May be repeated.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="A row to measure: grouping, balance, replay, shared_queue, lbf or off. May be repeated.",
+)
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures here."
 )
