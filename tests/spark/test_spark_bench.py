@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +10,8 @@ from pyspark.sql import SparkSession
 from tailrace.bench import spark_query
 from tailrace.bench.engine_hops import run_hops
 from tailrace.bench.engine_words import run_words
-from tailrace.bench.tail import TailSizes, run_tail_benchmark
-from tailrace.bench.tail_groupings import BY_CONTENT, GROUPINGS
+from tailrace.bench.workloads import Draw, hosted_by, micro, run_workload
+from tailrace.bench.workloads.hosting import host
 from tailrace.topology import Topology
 
 
@@ -44,12 +43,12 @@ def test_workloads_are_hosted_by_a_session_for_as_long_as_it_is_said(
         return run(self, host, **options)
 
     monkeypatch.setattr(Topology, "run", noted)
-    two = replace(BY_CONTENT, groupings={name: GROUPINGS[name] for name in ("shuffle", "pull")})
-    sizes = TailSizes(tuples=200, repeats=1, unit_ms=0.05)
-    result = run_tail_benchmark([two.row("two groupings", two.conclude)], sizes, lambda line: None, spark)
-    assert hosts == [spark, spark] and result["host"] == spark.sparkContext.master
-    assert 0 < result["grouping_pull_p50_ms"] <= result["grouping_pull_p999_ms"]
-    assert result["pull_agreement"] > 0.9  # no engine is faster than none
+    workload = micro(Draw(tuples=100, load=0.5, unit_ns=50_000))
+    with hosted_by(spark):
+        outcome = run_workload(workload)
+    assert hosts == [spark] and host() is None
+    assert len(outcome.latencies_ns) == len(outcome.executions) == 100
+    assert min(outcome.latencies_ns) >= min(execution.ended_ns - execution.began_ns for execution in outcome.executions)
 
 
 def test_hops_and_words_run_on_spark(spark: SparkSession) -> None:
