@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from tailrace.bench.workloads import Draw, Stalls, content, processing, run_workload, word_count
+import pytest
+
+from tailrace.bench.workloads import (
+    Draw,
+    LookingUp,
+    Means,
+    Sleeping,
+    Stalls,
+    content,
+    processing,
+    reaching,
+    run_workload,
+    word_count,
+)
 from tailrace.bench.workloads.spending import CUT
 
 TUPLES = 200
@@ -39,6 +52,16 @@ def test_a_sentence_is_done_when_all_of_its_words_are_counted() -> None:
     assert sorted(execution.work_ns for execution in outcome.executions) == sorted(workload.works_ns)
     words = sum(len(sentence.split()) for sentence in workload.bodies)
     assert outcome.progress["operators"][-1]["received"] == words
+
+
+@pytest.mark.parametrize("means", [Sleeping(), LookingUp("", 1)])
+def test_tasks_walk_where_their_means_have_them_walk(means: Means) -> None:
+    workload = reaching(Draw(seed=1, tuples=60, load=0.3, unit_ns=100_000, tasks=2))
+    outcome = run_workload(workload, means=means)
+    spent_ns = [execution.work_ns for execution in sorted(outcome.executions, key=lambda execution: execution.root)]
+    assert len(spent_ns) == len(outcome.latencies_ns) == 60
+    as_asked = sum(map(int.__eq__, workload.works_ns, spent_ns))
+    assert as_asked > 30 if isinstance(means, Sleeping) else not as_asked  # a query takes what it takes
 
 
 def test_both_branches_of_a_fork_cost() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 
 from tailrace.bench import spark_query
 from tailrace.bench.engine_hops import run_hops
 from tailrace.bench.engine_words import run_words
+from tailrace.bench.workloads import Draw, hosted_by, micro, run_workload
+from tailrace.bench.workloads.hosting import host
+from tailrace.topology import Topology
 
 
 def test_the_query_measures_every_message_after_the_warm_up(
@@ -25,6 +30,25 @@ def test_a_query_that_breaks_is_told(spark: SparkSession, monkeypatch: pytest.Mo
     with pytest.raises(spark_query.TailraceError, match=r"the Spark query did not finish: rows=\d+ expected=1400"):
         spark_query.run_spark_query(spark, 200, 1.0)
     assert not spark.streams.active
+
+
+def test_workloads_are_hosted_by_a_session_for_as_long_as_it_is_said(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts: list[object] = []
+    run = Topology.run
+
+    def noted(self: Topology, host: object, **options: Any) -> Any:
+        hosts.append(host)
+        return run(self, host, **options)
+
+    monkeypatch.setattr(Topology, "run", noted)
+    workload = micro(Draw(tuples=100, load=0.5, unit_ns=50_000))
+    with hosted_by(spark):
+        outcome = run_workload(workload)
+    assert hosts == [spark] and host() is None
+    assert len(outcome.latencies_ns) == len(outcome.executions) == 100
+    assert min(outcome.latencies_ns) >= min(execution.ended_ns - execution.began_ns for execution in outcome.executions)
 
 
 def test_hops_and_words_run_on_spark(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ import pytest
 from kit import MARK, Script, assert_prefixes, assert_same_rows, read_jsonl
 from sparkkit import OWN_SESSION, seconds_until_gone
 
+from tailrace.spark.session import interrupts_held
 from tailrace.testing.processes import processes_with, wait_until
 
 pytestmark = pytest.mark.usefixtures("mark")
@@ -138,3 +139,18 @@ def test_a_session_that_is_stopped_under_its_run(mark: str, tmp_path: Path) -> N
         driver.end()
     assert_same_rows(rows_in(out), range(3000))
     wait_until(lambda: not processes_with(MARK, mark), GONE_S, "all to leave")
+
+
+def test_ctrl_c_while_spark_starts_waits_until_it_has_and_a_second_one_does_not() -> None:
+    """Otherwise PySpark leaves a JVM behind that waits for nobody."""
+    done = []
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("started")
+    with pytest.raises(KeyboardInterrupt), interrupts_held():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("started after all")
+    assert done == ["started"]
+    assert signal.getsignal(signal.SIGINT) is before

@@ -18,7 +18,7 @@ from tailrace.bench.tail_groupings import BALANCERS, GROUPINGS, LINK_NS, SETTLIN
 from tailrace.bench.tail_rows import ROWS
 from tailrace.bench.tail_table import render_table
 from tailrace.bench.turns import Contest
-from tailrace.bench.workloads import Draw, Outcome, Workload, content, micro
+from tailrace.bench.workloads import Draw, Outcome, Workload, content, hosting, micro
 from tailrace.bench.workloads.bursts import TASKS, BurstOutcome, Bursts
 from tailrace.bench.workloads.working import Execution
 from tailrace.cli import main
@@ -163,6 +163,50 @@ def test_without_the_engine_of_before_other_rows_go_on(monkeypatch: pytest.Monke
     assert "off_overhead" not in result and "shared_queue_p99_cut" in result
     assert tail_off.UNKNOWN in render_table(rows, result)
     assert tail_off.UNKNOWN in render_table(rows[:1], run_tail_benchmark(rows[:1], SIZES, lambda line: None))
+
+
+class Session:
+    """All that is asked of one here."""
+
+    class sparkContext:
+        master = "local[3]"
+
+
+def test_a_session_hosts_all_rows_that_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts: list[Any] = []
+    spark = Session()
+
+    def noted(workload: Workload, **options: Any) -> Outcome:
+        hosts.append(hosting.host())
+        return simulated_queues(workload, **options)
+
+    monkeypatch.setattr(tail_queues, "run_workload", noted)
+    rows = chosen_rows(ROWS, ["off", "shared_queue"])
+    result = run_tail_benchmark(rows, SIZES, lambda line: None, spark)
+    assert hosts == [spark] * 6 and hosting.host() is None
+    assert (result["rows"], result["host"]) == (["shared_queue"], "local[3]")
+    shown = render_table(rows, result)
+    assert "off: not on Spark: it compares two versions of the engine, each in processes of its own" in shown
+    assert "Workers are tasks of Spark, local[3]." in shown
+    plain = run_tail_benchmark(rows, SIZES, lambda line: None)
+    assert "Spark" not in render_table(rows, plain) and plain["host"] == "process" and hosts[6:] == [None] * 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--host", "spark", "--only", "off"], "Error: not a row for Spark: only=off: it compares two versions"),
+        (
+            ["--host", "spark", "--master", "yarn"],
+            "Error: latencies are taken by one machine's clock: master=yarn: did you mean local[3] or",
+        ),
+        (["--master", "local[3]"], "only Spark has it; did you mean --host spark?"),
+        (["--only", "nonsense"], "Error: no such row: only=nonsense: did you mean one of grouping, balance, "),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_a_session_starts(arguments: list[str], message: str) -> None:
+    done = CliRunner().invoke(main, ["bench", "tail", *arguments])
+    assert done.exit_code != 0 and message in done.output
 
 
 def test_largest_backlog_first_is_compared_with_the_better_of_two() -> None:

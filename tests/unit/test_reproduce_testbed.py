@@ -12,7 +12,9 @@ import pytest
 from tailrace import OptionError
 from tailrace.bench.turns import Figures
 from tailrace.bench.workloads import Outcome
+from tailrace.bench.workloads.followers import follower_graph
 from tailrace.bench.workloads.working import Execution
+from tailrace.policy.osg import Osg
 from tailrace.reproduce import du_testbed, osg_testbed
 from tailrace.reproduce.du_figures import SHARED_LOAD
 from tailrace.reproduce.intervals import median_interval
@@ -71,6 +73,17 @@ def test_osg_has_theirs_beside_ours() -> None:
     mean = claims["testbed_figure14_osg_speedup"]
     assert (mean.theirs, mean.ours) == (1.5, 2.0)
     assert claims["testbed_figure14_pull_speedup"].theirs is None
+    assert claims["testbed_figure14_osg_followers_speedup_4"].theirs is None
+    assert not [trial for trial in study.figure("13").trials if trial.technique == osg_testbed.FOLLOWERS]
+
+
+def test_osg_by_followers_reads_them_off_tweets() -> None:
+    workload = osg_testbed.workload_of(Trial("reach", 2, osg_testbed.FOLLOWERS), 0, 0.01)
+    grouping = osg_testbed.POLICIES[osg_testbed.FOLLOWERS](workload)
+    followers = {len(graph) for graph in follower_graph(1)}
+    assert isinstance(grouping, Osg) and callable(grouping.key)
+    keys = [grouping.key((0, 0, body)) for body in workload.bodies]
+    assert keys == [followers for _, followers in workload.bodies] and set(keys) <= followers
 
 
 @pytest.mark.parametrize("experiment", du_testbed.EXPERIMENTS)

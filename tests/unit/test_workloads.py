@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tailrace import OptionError
 from tailrace.bench.workloads import WORKLOADS, Draw, Sleeping, Stalls, Workload, followers, prepare_lookups, tweets
 from tailrace.bench.workloads.compressor import compressors
-from tailrace.bench.workloads.spending import LATE_NS, Lookups, Sleeper, compute
+from tailrace.bench.workloads.spending import LATE_NS, Computing, LookingUp, Lookups, Means, Sleeper, compute
 from tailrace.bench.workloads.timetable import Timetable
-from tailrace.bench.workloads.working import Arrival, latencies_ns
+from tailrace.bench.workloads.walking import InMemory, Reaching, prepare_walks
+from tailrace.bench.workloads.working import Arrival, executions, latencies_ns
 from tailrace.bench.workloads.workload import Setup
 from tailrace.clock import SECOND_NS
 from tailrace.connector import SplitStart
+from tailrace.runtime.opening import Context
 from tailrace.sim import simulate
 from tailrace.testing.processes import is_alive, wait_until
 
@@ -158,13 +162,59 @@ def test_the_follower_graph_has_the_papers_size(seed: int) -> None:
     assert all(len(set(user)) == len(user) and max(user, default=0) < 9_960 for user in graph)
 
 
-def test_reach_counts_what_a_walk_of_three_hops_finds() -> None:
+def test_every_walk_finds_what_three_hops_reach(tmp_path: Path) -> None:
     graph, reached = followers.follower_graph(1), followers.reach(1)
-    for user in (0, 17, 9_959):
+    lookups = LookingUp("", 1)
+    walks = [prepare_walks(means, 1, str(tmp_path)).open() for means in (Sleeping(), Computing(), lookups, lookups)]
+    most = max(range(followers.USERS), key=lambda user: len(graph[user]))
+    nobody = next(user for user in range(followers.USERS) if not graph[user])
+    for user in (0, 17, 9_959, most, nobody):
         found = {user}
         for _ in range(3):
             found |= {follower for one in found for follower in graph[one]}
-        assert reached[user] == len(found) - 1
+        assert [walk(user) for walk in (reached.__getitem__, *walks)] == [len(found) - 1] * 5
+
+
+def reaching_task(means: Means, folder: Path, **options: Any) -> tuple[Reaching, Workload]:
+    workload = tweets.reaching(replace(SMALL, tuples=60, **options))
+    body = workload.topology(Setup(str(folder), means=means)).operator("work").body
+    task = body()
+    task.open(Context("work", 1, 5, 0, 1, "reach", "job"))
+    return task, workload
+
+
+@pytest.mark.parametrize("name", ["sleep", "cpu", "sqlite"])
+def test_the_operator_walks_and_a_walk_is_part_of_what_it_costs(name: str, tmp_path: Path) -> None:
+    means: Means = {"sleep": Sleeping(), "cpu": Computing(), "sqlite": LookingUp("", 1)}[name]
+    unit_ns = 25_000 if name == "sleep" else tweets.walk_unit_ns(means, SMALL.seed, str(tmp_path))
+    task, workload = reaching_task(means, tmp_path, unit_ns=unit_ns)
+    reached = followers.reach(SMALL.seed)
+    began_ns, spent_ns = time.monotonic_ns(), time.thread_time_ns()
+    results = [task.process((index, 0, body))[2] for index, body in enumerate(workload.bodies)]
+    took_ns, used_ns = time.monotonic_ns() - began_ns, time.thread_time_ns() - spent_ns
+    task.close()
+    works_ns = [execution.work_ns for execution in executions(tmp_path)]
+    assert results == [reached[author] for author in workload.keys]
+    if name == "sleep":
+        assert all(work >= asked for work, asked in zip(works_ns, workload.works_ns, strict=True))
+        assert used_ns < took_ns  # a walk is only a part of it
+        assert took_ns >= sum(workload.works_ns)
+    else:
+        assert sum(works_ns) <= used_ns
+        assert works_ns[results.index(max(results))] > works_ns[results.index(min(results))]
+
+
+def test_a_slow_task_walks_slowly(tmp_path: Path) -> None:
+    task, workload = reaching_task(Computing(), tmp_path, slowness=(1.0, 20.0, 1.0, 1.0, 1.0))
+    spent_ns = time.thread_time_ns()
+    for index, body in enumerate(workload.bodies):
+        task.process((index, 0, body))
+    used_ns = time.thread_time_ns() - spent_ns
+    walk = InMemory(SMALL.seed).open()
+    spent_ns = time.thread_time_ns()
+    for author in workload.keys:
+        walk(author)
+    assert used_ns > 5 * (time.thread_time_ns() - spent_ns)
 
 
 def test_tweets_cost_what_the_paper_says() -> None:
@@ -237,8 +287,6 @@ def test_no_tuple_is_cut_by_more_than_a_quarter_and_a_suspended_machine_is_not_m
 
 
 def test_a_sleeper_sleeps() -> None:
-    import time
-
     spend = Sleeping().open()
     began_ns = time.monotonic_ns()
     for _ in range(20):
@@ -247,8 +295,6 @@ def test_a_sleeper_sleeps() -> None:
 
 
 def test_computing_uses_processor_time() -> None:
-    import time
-
     before_ns = time.thread_time_ns()
     compute(5_000_000)
     assert 5_000_000 <= time.thread_time_ns() - before_ns < 50_000_000

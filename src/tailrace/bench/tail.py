@@ -12,6 +12,7 @@ from typing import Any
 
 from tailrace.bench.bare_hops import percentile
 from tailrace.bench.turns import Contest, Figures, Say, machine_facts, summarise, take_turns
+from tailrace.bench.workloads.hosting import hosted_by
 from tailrace.clock import MILLISECOND_NS
 from tailrace.errors import OptionError
 
@@ -49,25 +50,35 @@ class Row:
     contests: Callable[[TailSizes], Sequence[Contest]]
     conclude: Callable[[Samples], Samples]  # what follows from the figures, repeat by repeat
     table: Callable[[Result], Sequence[str]]
+    not_on_spark: str = ""  # why, if Spark cannot host it
 
 
-def run_tail_benchmark(rows: Sequence[Row], sizes: TailSizes, say: Say) -> Result:
-    """Measure everything, telling ``say`` how it goes. The result is flat: see ``summarise``."""
+def run_tail_benchmark(rows: Sequence[Row], sizes: TailSizes, say: Say, spark: Any = None) -> Result:
+    """Measure everything, telling ``say`` how it goes. The result is flat: see ``summarise``.
+
+    With a Spark session, workers are its tasks, and rows that it cannot host are left out.
+    """
     facts = machine_facts()
-    contests = [contest for row in rows for contest in row.contests(sizes)]
-    samples = take_turns(contests, sizes.repeats, say, in_words)
-    concluded = {key: values for row in rows for key, values in row.conclude(samples).items()}
+    hosted = [row for row in rows if spark is None or not row.not_on_spark]
+    contests = [contest for row in hosted for contest in row.contests(sizes)]
+    with hosted_by(spark):
+        samples = take_turns(contests, sizes.repeats, say, in_words)
+    concluded = {key: values for row in hosted for key, values in row.conclude(samples).items()}
     settings = {"tuples": sizes.tuples, "repeats": sizes.repeats, "unit_ms": sizes.unit_ms}
-    return {**summarise({**samples, **concluded}), "rows": [row.name for row in rows], **settings, **facts}
+    where = "process" if spark is None else spark.sparkContext.master
+    names = [row.name for row in hosted]
+    return {**summarise({**samples, **concluded}), "rows": names, **settings, "host": where, **facts}
 
 
-def chosen_rows(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
+def chosen_rows(rows: Sequence[Row], names: Sequence[str], *, on_spark: bool = False) -> list[Row]:
     """Those of these names; all of them if there are none."""
     known = {row.name: row for row in rows}
     for name in names:
         if name not in known:
             raise OptionError(f"no such row: only={name}: did you mean one of {', '.join(known)}?")
-    return [known[name] for name in names] if names else list(rows)
+        if on_spark and known[name].not_on_spark:
+            raise OptionError(f"not a row for Spark: only={name}: {known[name].not_on_spark}")
+    return [known[name] for name in dict.fromkeys(names)] if names else list(rows)
 
 
 def latency_figures(prefix: str, latencies_ns: Sequence[int]) -> Figures:

@@ -142,4 +142,6 @@ def table(result: Result) -> list[str]:
     return aligned(rows)
 
 
-OFF = Row("off", contests, conclude, table)
+WHY_NOT = "it compares two versions of the engine, each in processes of its own; leave --host out"
+
+OFF = Row("off", contests, conclude, table, WHY_NOT)

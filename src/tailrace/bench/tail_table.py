@@ -25,8 +25,12 @@ PEERS = {
 
 def render_table(rows: Sequence[Row], result: Result) -> str:
     """A block for each row: medians, and the range of the repeats in brackets."""
-    lines = [line for row in rows for line in (*row.table(result), "")]
+    lines = [line for row in rows for line in (*_block(row, result), "")]
     return "\n".join([*lines, *_footnotes(result)])
+
+
+def _block(row: Row, result: Result) -> Sequence[str]:
+    return row.table(result) if row.name in result["rows"] else [f"{row.name}: not on Spark: {row.not_on_spark}"]
 
 
 def groupings_table(name: str, prefix: str, policies: Sequence[str], title: str, result: Result) -> list[str]:
@@ -105,5 +109,6 @@ def _footnotes(result: Result) -> list[str]:
         "Ratios are medians of those of each repeat. Simulated: the same stream and policy without an engine.",
         "Of ideal: the mean that exact knowledge of all calls would have had, over that of the run.",
         "Feedback: of load-aware groupings, a tuple, in the worker that has most; 10 us are 1% of a core at 1,000/s.",
+        *([] if result["host"] == "process" else [f"Workers are tasks of Spark, {result['host']}."]),
         machine_line(result),
     ]

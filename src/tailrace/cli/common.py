@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -17,6 +17,7 @@ MIN_SECONDS = 1.0  # below that nothing is left of a benchmark after its warm-up
 SPARE_SLOTS = 1  # of a local Spark: a worker that is lost can come back before its old task is cleared away
 
 Conf = dict[str, str]
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def parse_conf(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> Conf:
@@ -26,13 +27,17 @@ def parse_conf(context: click.Context, option: click.Parameter, values: tuple[st
     return {key.strip(): text.strip() for key, _, text in (value.partition("=") for value in values)}
 
 
-host_option = click.option(
-    "--host",
-    type=click.Choice(["spark", "process"]),
-    default="spark",
-    show_default=True,
-    help="What hosts the workers: Spark, or plain processes on this machine, which need no Java.",
-)
+def host_option_of(default: str) -> Callable[[Command], Command]:
+    return click.option(
+        "--host",
+        type=click.Choice(["spark", "process"]),
+        default=default,
+        show_default=True,
+        help="What hosts the workers: Spark, or plain processes on this machine, which need no Java.",
+    )
+
+
+host_option = host_option_of("spark")
 master_option = click.option(
     "--master", metavar="URL", help="Spark master, such as spark://host:7077 or yarn. Without it: a local Spark."
 )
@@ -43,6 +48,11 @@ conf_option = click.option(
     callback=parse_conf,
     help="A Spark setting, such as spark.log.level=WARN. May be repeated.",
 )
+
+
+def check_spark_options(host: str, master: str | None, conf: Conf) -> None:
+    if host == "process" and (master is not None or conf):
+        raise click.BadParameter("only Spark has it; did you mean --host spark?", param_hint="--master, --conf")
 
 
 def check_folder_of(file: Path | None) -> None:

@@ -9,7 +9,18 @@ from pathlib import Path
 import click
 
 from tailrace.cli import common
-from tailrace.cli.common import MIN_SECONDS, check_folder_of, errors_for_people, host_option, write_figures
+from tailrace.cli.common import (
+    MIN_SECONDS,
+    SPARE_SLOTS,
+    Conf,
+    check_folder_of,
+    conf_option,
+    errors_for_people,
+    host_option,
+    host_option_of,
+    write_figures,
+)
+from tailrace.errors import OptionError
 
 
 @click.group()
@@ -89,7 +100,19 @@ def ipc(json_file: Path | None, repeats: int | None, seconds: float | None, quic
 
 
 @bench.command()
-@click.option("--only", multiple=True, metavar="NAME", help="A row to measure, such as grouping. May be repeated.")
+@host_option_of("process")
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Of a Spark on this machine, such as local-cluster[2,1,1024]. Without it: local, in one process.",
+)
+@conf_option
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="A row to measure: grouping, balance, replay, shared_queue, lbf or off. May be repeated.",
+)
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures here."
 )
@@ -105,22 +128,45 @@ def ipc(json_file: Path | None, repeats: int | None, seconds: float | None, quic
     help="The engine that the row off compares with, if not from this clone's history.",
 )
 def tail(
-    only: tuple[str, ...], json_file: Path | None, repeats: int, tuples: int, unit: float, baseline: str | None
+    host: str,
+    master: str | None,
+    conf: Conf,
+    only: tuple[str, ...],
+    json_file: Path | None,
+    repeats: int,
+    tuples: int,
+    unit: float,
+    baseline: str | None,
 ) -> None:
     """What each technique does to the tail of latencies, live and simulated, beside the plain default.
 
     \b
       tailrace bench tail --json figures.json
       tailrace bench tail --only grouping --unit 0.1
+      tailrace bench tail --host spark --master 'local-cluster[2,1,1024]'
     """
     check_folder_of(json_file)
+    common.check_spark_options(host, master, conf)
     from tailrace.bench.tail import TailSizes, chosen_rows, run_tail_benchmark
+    from tailrace.bench.tail_groupings import WORKERS
     from tailrace.bench.tail_rows import ROWS
     from tailrace.bench.tail_table import render_table
 
     with errors_for_people():
-        rows = chosen_rows(ROWS, only)
+        _check_one_machine(master)
+        rows = chosen_rows(ROWS, only, on_spark=host == "spark")
         sizes = TailSizes(tuples, repeats, unit, baseline)
-        result = run_tail_benchmark(rows, sizes, lambda line: click.echo(line, err=True))
+        with common.session(host, master, conf, WORKERS + SPARE_SLOTS) as spark:
+            result = run_tail_benchmark(rows, sizes, lambda line: click.echo(line, err=True), spark)
     click.echo(f"\n{render_table(rows, result)}")
     write_figures(json_file, result)
+
+
+def _check_one_machine(master: str | None) -> None:
+    from tailrace.spark.slots import is_local
+
+    if master is not None and not is_local(master):
+        raise OptionError(
+            f"latencies are taken by one machine's clock: master={master}: did you mean local[3] or "
+            "local-cluster[2,1,1024]?"
+        )

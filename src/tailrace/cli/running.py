@@ -89,8 +89,7 @@ def run(
     Ctrl-C drains: nothing more is read, and what was read still arrives. A second Ctrl-C gives up. Exit codes: 0 when
     all is done, 1 after an error, 130 after Ctrl-C.
     """
-    if host == "process" and (master is not None or conf):
-        raise click.BadParameter("only Spark has it; did you mean --host spark?", param_hint="--master, --conf")
+    common.check_spark_options(host, master, conf)
     topology = load_topology(file)
     with ExitStack() as stack:
         stack.enter_context(errors_for_people())

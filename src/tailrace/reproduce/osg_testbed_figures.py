@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tailrace.chart import Chart, Point, Series
-from tailrace.reproduce.osg_figures import IN_PAPER, LABELS
+from tailrace.reproduce import osg_figures
+from tailrace.reproduce.osg_figures import IN_PAPER
 from tailrace.reproduce.study import Claim, Row
 
-NAMES = {"shuffle": "shuffle", "osg_published": "osg", "pull": "pull"}
+LABELS = osg_figures.LABELS | {"osg_followers": "OSG by the number of followers"}
+NAMES = {"shuffle": "shuffle", "osg_published": "osg", "osg_followers": "osg_followers", "pull": "pull"}
 """Policy to its name in keys."""
 
 TEXTS = {
@@ -58,13 +60,19 @@ def change_claims(window: int, their_window: int, rows: Sequence[Row]) -> list[C
         ),
         *(
             _claim(rows, f"figure12_{name}_change_cost", policy, at, "change_cost", None, wheres.get(policy, ""))
-            for policy, name in NAMES.items()
+            for policy, name in _measured(rows).items()
         ),
     ]
 
 
+def _measured(rows: Sequence[Row]) -> dict[str, str]:
+    """Of ``NAMES``."""
+    measured = {row["technique"] for row in rows}
+    return {policy: name for policy, name in NAMES.items() if policy in measured}
+
+
 def change_chart(step: int, rows: Sequence[Row]) -> dict[str, Chart]:
-    curves = [Series(LABELS[policy], _unfolding(rows, policy), dashed=_is_added(policy)) for policy in NAMES]
+    curves = [Series(LABELS[policy], _unfolding(rows, policy), dashed=_is_added(policy)) for policy in _measured(rows)]
     end = max(point.x for curve in curves for point in curve.points)
     notes = ["medians of repeats; solid: in the paper; dashed: added here; shaded: after the change"]
     title = f"OSG, Fig. 12: mean of every {step} tuples, live"
@@ -84,8 +92,8 @@ def use_case_claims(use_case: str, number: int, instances: Sequence[int], rows: 
     """Of figures 13 and 14."""
     every = f"k = {', '.join(map(str, instances))}"
     claims = []
-    for policy in ("osg_published", "pull"):
-        key = f"figure{number}_{NAMES[policy]}_"
+    for policy, name in list(_measured(rows).items())[1:]:
+        key = f"figure{number}_{name}_"
         said = SAID[use_case] if policy == "osg_published" else {}
         claims += [
             _claim(rows, key + measure, policy, 0, measure, said.get(measure), every) for measure in SAID[use_case]
@@ -105,7 +113,7 @@ def use_case_chart(use_case: str, number: int, rows: Sequence[Row]) -> dict[str,
             ],
             dashed=_is_added(policy),
         )
-        for policy in NAMES
+        for policy in _measured(rows)
     ]
     title = f"OSG, Fig. {number}: {use_case.upper()}, mean latency, live"
     notes = ["medians of repeats, bars from the least to the most, as in the paper", "dashed: added here"]

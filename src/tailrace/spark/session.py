@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -101,7 +102,29 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> SparkSess
     builder = SparkSession.builder.master(master).appName(app_name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with interrupts_held():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """A first Ctrl-C waits for the end of the block. In the midst of its start, PySpark would leave a JVM behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before, held = signal.getsignal(signal.SIGINT), threading.Event()
+
+    def hold(number: int, frame: object) -> None:
+        held.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held.is_set():
+        raise KeyboardInterrupt
 
 
 def running_session() -> SparkSession | None:

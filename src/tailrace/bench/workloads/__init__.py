@@ -5,11 +5,12 @@ from collections.abc import Callable
 from tailrace.bench.workloads.compressor import compressors
 from tailrace.bench.workloads.content import content, micro
 from tailrace.bench.workloads.counting import word_count
+from tailrace.bench.workloads.hosting import hosted_by
 from tailrace.bench.workloads.live import Outcome, run_workload
 from tailrace.bench.workloads.network import sol, throughput_test
 from tailrace.bench.workloads.pages import exclamation, page_load, processing
 from tailrace.bench.workloads.spending import Computing, LookingUp, Means, Sleeping, Stalls, prepare_lookups
-from tailrace.bench.workloads.tweets import mention, reaching
+from tailrace.bench.workloads.tweets import mention, reaching, walk_unit_ns
 from tailrace.bench.workloads.workload import Draw, Setup, Workload
 
 WORKLOADS: dict[str, Callable[[Draw], Workload]] = {
@@ -39,6 +40,7 @@ __all__ = [
     "compressors",
     "content",
     "exclamation",
+    "hosted_by",
     "mention",
     "micro",
     "page_load",
@@ -48,5 +50,6 @@ __all__ = [
     "run_workload",
     "sol",
     "throughput_test",
+    "walk_unit_ns",
     "word_count",
 ]

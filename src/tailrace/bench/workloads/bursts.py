@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tailrace.bench.workloads.hosting import host
 from tailrace.bench.workloads.timetable import TimetableReader
 from tailrace.bench.workloads.working import Ending, arrivals
 from tailrace.bench.workloads.workload import whole
@@ -137,7 +138,7 @@ def run_bursts(bursts: Bursts, tail: Tail, **options: Any) -> BurstOutcome:
         stream = topology.source("tasks", BurstSource(bursts), tasks=sources)
         stream.sink("end", to_call(partial(Ending, folder, whole)), tasks=1)
         link = {"link_mbps": bursts.bytes_per_s * 8 / 1e6, "outgoing_tuples": MOST_TUPLES, "ring": False}
-        run = topology.run(None, workers=WORKERS, tail=tail, **{**link, **options})
+        run = topology.run(host(), workers=WORKERS, tail=tail, **{**link, **options})
         timeout_s = 2 * max(due_ns[-1] for due_ns in bursts.due_ns) / SECOND_NS + SPARE_S
         if not run.awaitTermination(timeout_s):
             run.stop(0.0)

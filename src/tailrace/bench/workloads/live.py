@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tailrace.bench.workloads.hosting import host
 from tailrace.bench.workloads.spending import Means, Sleeping
 from tailrace.bench.workloads.working import Arrival, Execution, arrivals, executions, latencies_ns
 from tailrace.bench.workloads.workload import Setup, Workload
@@ -35,13 +36,12 @@ def run_workload(
     *,
     means: Means | None = None,
     workers: int = 2,
-    spark: Any = None,
     **options: Any,
 ) -> Outcome:
-    """Run it to its end. ``options`` are those of a run."""
+    """Run it to its end, on workers that ``hosted_by`` is about. ``options`` are those of a run."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
         topology = workload.topology(Setup(folder, grouping or shuffle(), means or Sleeping()))
-        run = topology.run(spark, workers=workers, **options)
+        run = topology.run(host(), workers=workers, **options)
         timeout_s = 2 * workload.due_ns[-1] / SECOND_NS + SPARE_S
         if not run.awaitTermination(timeout_s):
             run.stop(0.0)

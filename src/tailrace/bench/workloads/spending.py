@@ -44,6 +44,11 @@ class Means(Protocol):
         """Of the operator, for the engine."""
         ...
 
+    @property
+    def clock(self) -> Clock:
+        """What is spent is counted by it."""
+        ...
+
     def open(self) -> Spend:
         """For one task."""
         ...
@@ -70,6 +75,7 @@ class Sleeping:
     """Costs no processor time, so that a small machine stands for a large one."""
 
     kind = "blocking"
+    clock = staticmethod(system_clock)
 
     def open(self) -> Spend:
         return Sleeper().spend
@@ -80,6 +86,7 @@ class Computing:
     """Processor time of the task's thread: whoever shares its core makes it slower."""
 
     kind = "cpu"
+    clock = staticmethod(time.thread_time_ns)
 
     def open(self) -> Spend:
         return compute
@@ -98,6 +105,7 @@ class LookingUp:
     path: str
     lookup_ns: int
     kind = "blocking"
+    clock = staticmethod(time.thread_time_ns)
 
     def open(self) -> Spend:
         connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, check_same_thread=False)

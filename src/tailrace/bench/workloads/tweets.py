@@ -12,7 +12,10 @@ from itertools import accumulate
 from random import Random
 from typing import Any
 
-from tailrace.bench.workloads.followers import USERS, reach
+from tailrace.bench.workloads.content import constant
+from tailrace.bench.workloads.followers import USERS, follower_graph, reach
+from tailrace.bench.workloads.spending import Means, Sleeping
+from tailrace.bench.workloads.walking import Reaching, prepare_walks
 from tailrace.bench.workloads.workload import Declare, Draw, Workload, itself
 from tailrace.topology import Stream
 
@@ -27,6 +30,7 @@ MOST_MENTIONS = 100
 
 AUTHOR_ALPHA = 0.461  # the most frequent author wrote 0.38% of all tweets
 REACH_UNITS = (0.01, 70.0)  # 20 on average
+SOME_WALKS = 100
 
 
 def mention(draw: Draw) -> Workload:
@@ -54,16 +58,53 @@ def mention_ns(units: Sequence[float], unit_ns: int, mentions: tuple[int, ...]) 
 
 
 def reaching(draw: Draw) -> Workload:
-    """Tweets whose reach is worked out by a walk through the author's followers, and theirs, three hops deep."""
+    """Tweets whose reach is worked out by a walk through the author's followers, and theirs, three hops deep.
+
+    Asleep, users reached stand for units, of which a walk takes a part. Computing or looking up, a walk costs what it
+    takes: the load is right if ``unit_ns`` is ``walk_unit_ns``.
+    """
     rng = draw.rng("authors")
     authors = list(range(USERS))
     rng.shuffle(authors)
-    bodies = tuple(rng.choices(authors, cum_weights=_zipf(USERS, AUTHOR_ALPHA), k=draw.tuples))
-    reached = reach(draw.seed)
+    graph, reached = follower_graph(draw.seed), reach(draw.seed)
+    cost_ns = partial(reach_ns, draw.unit_ns, max(reached))
+    drawn = rng.choices(authors, cum_weights=_zipf(USERS, AUTHOR_ALPHA), k=draw.tuples)
+    bodies = tuple((author, len(graph[author])) for author in drawn)
+    works_ns = tuple(cost_ns(reached[author]) for author in drawn)
+    due_ns = draw.due_by_load_ns(works_ns)
+    return Workload("reach", draw, bodies, tuple(drawn), works_ns, due_ns, partial(_walk, cost_ns), author_of)
+
+
+def reach_ns(unit_ns: int, most_users: int, users: int) -> int:
     least, most = REACH_UNITS
-    each = most / max(reached)
-    works_ns = [max(1, int(draw.unit_ns * max(least, each * users))) for users in reached]
-    return _workload("reach", draw, bodies, itself, works_ns.__getitem__)
+    return max(1, int(unit_ns * max(least, most * users / most_users)))
+
+
+def walk_unit_ns(means: Means, seed: int, folder: str) -> int:
+    """What a unit takes here where walks are all of the cost: the mean over walks from some authors."""
+    walk = prepare_walks(means, seed, folder).open()
+    some = Random(f"{seed} walks").sample(range(USERS), SOME_WALKS)
+    began_ns = means.clock()
+    users = sum(map(walk, some))
+    took_ns = means.clock() - began_ns
+    _, most = REACH_UNITS
+    return max(1, int(took_ns * max(reach(seed)) / (most * users)))
+
+
+def author_of(tweet: tuple[int, int]) -> int:
+    return tweet[0]
+
+
+def followers_of(tweet: tuple[int, int]) -> int:
+    """As tweets have them with their authors."""
+    return tweet[1]
+
+
+def _walk(cost_ns: Callable[[int], int], stream: Stream, declare: Declare) -> None:
+    draw, setup, means = declare.draw, declare.setup, declare.setup.means
+    stands_for = cost_ns if isinstance(means, Sleeping) else partial(constant, 0)
+    body = partial(Reaching, declare.work(stands_for, itself), prepare_walks(means, draw.seed, setup.folder))
+    declare.end(stream.map("work", body, tasks=draw.tasks, grouping=setup.grouping, kind=means.kind))
 
 
 def _zipf(items: int, alpha: float) -> list[float]:

@@ -83,13 +83,18 @@ class Working:
         index, due_ns, body = item
         began_ns = system_clock()
         slowness = self._slowness[index >= self._work.speeds.middle]
-        work_ns = int(self._work.cost_ns(body) * slowness * self._stall(index))
-        self._spend(work_ns)
+        asked_ns, done_ns = self._ask(body)
+        work_ns = int(asked_ns * slowness * self._stall(index))
+        self._spend(max(0, work_ns - done_ns))
         self._notes.extend((index, work_ns, began_ns, system_clock()))
         return index, due_ns, self._work.result(body)
 
     def close(self) -> None:
         _write(self._work.folder, "executed", self._operator, self._task, self._epoch, self._notes)
+
+    def _ask(self, body: Any) -> tuple[int, int]:
+        """What a tuple costs, and what has been spent of that to find it out."""
+        return self._work.cost_ns(body), 0
 
     def _stall(self, index: int) -> float:
         stalls = self._work.stalls
