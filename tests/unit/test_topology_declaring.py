@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.errors import TopologyError
+from tailrace.errors import OptionError, TopologyError
 from tailrace.policy import Local, broadcast, fields, local, shuffle
 from tailrace.topology import (
     Edge,
@@ -263,3 +263,14 @@ def test_run_without_a_launcher(topology: Topology, lines: Stream, launches: lis
     assert text_of(topology.run) == (
         "nobody can run a topology yet: topology=enrich launcher=None: did you forget import tailrace?"
     )
+
+
+def test_a_refused_run_leaves_the_topology_as_it_was(topology: Topology, lines: Stream, launches: list[Any]) -> None:
+    def refuse(topology: Topology, spark: Any, **options: Any) -> Any:
+        raise OptionError("not so")
+
+    set_launcher(refuse)
+    lines.sink("out", AnySink())
+    with pytest.raises(OptionError):
+        topology.run()
+    lines.map("late", str.upper)

@@ -36,6 +36,8 @@ class FixedTimeout:
 
 def fixed_timeout(ms: float, *, budget: float | None = None, gate: float | None = None) -> FixedTimeout:
     """Emit a root again when it is older than ``ms`` milliseconds."""
-    if not ms > 0:
-        raise OptionError(f"a timeout is a time above zero: ms={ms}: did you mean replicate(1.0), for a copy at once?")
+    if isinstance(ms, bool) or not isinstance(ms, int | float) or not ms > 0:
+        raise OptionError(
+            f"a timeout is a time above zero: ms={ms!r}: did you mean replicate(1.0), for a copy at once?"
+        )
     return FixedTimeout(round(ms * MILLISECOND_NS), Limits(budget, gate))

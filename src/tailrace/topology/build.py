@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tailrace.errors import TopologyError, shorten
+from tailrace.errors import TailraceError, TopologyError, shorten
 from tailrace.policy.grouping import Grouping
 from tailrace.policy.shuffle import shuffle
 from tailrace.topology import checks, drawing, validation
@@ -94,10 +94,15 @@ class Topology:
             raise TopologyError(
                 f"nobody can run a topology yet: topology={self.name} launcher=None: did you forget import tailrace?"
             )
-        self.freeze()
         if workers is not None:
             options["workers"] = workers
-        return _launcher(self, spark, **options)
+        frozen = self._frozen
+        self.freeze()
+        try:
+            return _launcher(self, spark, **options)
+        except TailraceError:
+            self._frozen = frozen  # it does not run
+            raise
 
     def check_new(self, name: str) -> None:
         """Whether an operator of this name may be declared now."""
