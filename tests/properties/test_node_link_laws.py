@@ -31,7 +31,8 @@ class Node:
         self.words = [0] * self.places.count
         self.places.clear(self.words)
         self.queues: list[deque[int]] = [deque() for _ in home]  # of times at which they were put in
-        self.links = [NodeLink(self.words, self.places, worker, RATE) for worker in range(max(home) + 1)]
+        workers = max(home) + 1
+        self.links = [NodeLink(self.words, self.places, worker, RATE, workers) for worker in range(workers)]
         self.left: list[tuple[int, int]] = []  # task and time
 
     def waiting(self, tasks: list[int]) -> Waiting:

@@ -10,6 +10,7 @@ import pytest
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.core.circle import circle_of_node
+from tailrace.core.linkbudget import DEPTH_NS
 from tailrace.core.messages import Member
 from tailrace.core.nodelink import PATIENCE_NS, POLL_NS, WAIT, NodeLink, NodeWords
 from tailrace.errors import SegmentError
@@ -24,7 +25,7 @@ def two_workers(operators: list[int], home: list[int]) -> tuple[NodeLink, NodeLi
     places = NodeWords(operators, home)
     words = [0] * places.count
     places.clear(words)
-    first, second = (NodeLink(words, places, worker, 1_000_000) for worker in (0, 1))
+    first, second = (NodeLink(words, places, worker, 1_000_000, 2) for worker in (0, 1))
     return first, second
 
 
@@ -65,6 +66,19 @@ def test_a_turn_is_kept_from_when_its_tuple_came_though_the_link_was_free_long_b
     mine.tell(backlog(1, since_ns=NOW_NS - SECOND_NS), [0])
     other.tell(backlog(3), [1])
     assert mine.look(lbf(), NOW_NS) == WAIT
+
+
+def test_of_those_who_are_not_here_the_part_is_left_to_them() -> None:
+    places = NodeWords([2], [0, 1])
+    words = [0] * places.count
+    places.clear(words)
+    mine = NodeLink(words, places, 0, 1_000_000, 4)
+    mine.tell(backlog(2), [0])
+    mine.spend(0, 1_000, NOW_NS)
+    assert words[places.FREE] == NOW_NS - DEPTH_NS + 4 * MILLISECOND_NS
+    NodeLink(words, places, 1, 1_000_000, 4)
+    mine.spend(0, 1_000, NOW_NS)
+    assert words[places.FREE] == NOW_NS - DEPTH_NS + 6 * MILLISECOND_NS
 
 
 def test_operators_take_turns_on_all_workers_together() -> None:

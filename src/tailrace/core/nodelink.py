@@ -4,6 +4,8 @@ A worker writes what waits in the outgoing queues of its own tasks, and sends on
 scheduler picks of all on the node. Pickers are bound anew for each turn, at the place after the last pick, which is a
 word too: so workers that see the same pick the same. Operators take turns.
 
+A worker that is not here, because it comes later or cannot have the words, has its equal part of the link to itself.
+
 A turn is kept for a worker for ``PATIENCE_NS``. Then it is passed over: until it looks again its tasks do not count. So
 one that is dead, or in a long call, holds the others up once, and the bucket is deep enough to make up for it.
 """
@@ -24,7 +26,7 @@ Words: TypeAlias = "MutableSequence[int] | memoryview[int]"
 PATIENCE_NS = 2 * MILLISECOND_NS
 """Longer than a thread takes to wake up, shorter than what the bucket makes up for."""
 
-POLL_NS = 200 * MICROSECOND_NS
+POLL_NS = 500 * MICROSECOND_NS
 """How often to look whether another has taken its turn: nobody tells."""
 
 WAIT = -1
@@ -43,7 +45,8 @@ class NodeWords:
         self.after = 2  # by operator: the place after the last pick
         self.tick = self.after + len(operators)  # by operator: the interval in which it was picked
         self.passed = self.tick + len(operators)  # by worker: whether it was passed over
-        self.tuples = self.passed + max(home) + 1  # by task, and so on
+        self.joined = self.passed + max(home) + 1  # by worker: whether it is here
+        self.tuples = self.joined + max(home) + 1  # by task, and so on
         self.work = self.tuples + len(home)
         self.since = self.work + len(home)
         self.count = self.since + len(home)
@@ -61,8 +64,10 @@ class NodeLink:
     something waits at a worker that looks, the link rests no longer than ``PATIENCE_NS`` for each worker that does not.
     """
 
-    def __init__(self, words: Words, places: NodeWords, worker: int, bytes_per_s: int) -> None:
+    def __init__(self, words: Words, places: NodeWords, worker: int, bytes_per_s: int, workers: int) -> None:
+        words[places.joined + worker] = 1
         self.again_ns = 0  # when to look again, if it was not our turn
+        self._workers = workers  # of the node
         self._words = words
         self._places = places
         self._worker = worker
@@ -100,8 +105,9 @@ class NodeLink:
     def spend(self, task: int, size: int, now_ns: int) -> None:
         """This task sends so many bytes now."""
         words, places = self._words, self._places
+        here = sum(words[places.joined : places.tuples])
         self._budget.free_ns = words[places.FREE]
-        self._budget.spend(size, now_ns)
+        self._budget.spend(size * self._workers // here, now_ns)
         words[places.FREE] = self._budget.free_ns
         for operator, (first, end) in enumerate(places.spans):
             if first <= task < end:
@@ -141,7 +147,7 @@ class NodeLink:
         waiting.tuples = list(words[places.tuples + first : places.tuples + end])
         waiting.work_ns = list(words[places.work + first : places.work + end])
         waiting.since_ns = list(words[places.since + first : places.since + end])
-        if any(words[places.passed : places.tuples]):
+        if any(words[places.passed : places.joined]):
             for index, worker in enumerate(places.home[first:end]):
                 if words[places.passed + worker]:
                     waiting.tuples[index], waiting.work_ns[index], waiting.since_ns[index] = 0, 0, NEVER_NS

@@ -10,7 +10,9 @@ import fcntl
 import mmap
 import os
 import secrets
+import stat
 from dataclasses import dataclass
+from pathlib import Path
 
 from tailrace.core.nodelink import NodeLink
 from tailrace.errors import SegmentError
@@ -40,23 +42,25 @@ class LinkMemory:
             os.pwrite(number, nonce, 0)
             return cls(number, nonce.hex())
         except OSError as error:
-            if number >= 0:
-                os.close(number)
+            _close(number)
             raise SegmentError(f"no shared memory for a link: words={count}: {error.strerror}") from error
 
     @classmethod
     def open(cls, pid: int, number: int, nonce: str, count: int) -> LinkMemory:
         """What another process has made. Raises SegmentError if it cannot be had, or is something else."""
         path = f"/proc/{pid:d}/fd/{number:d}"
+        own = -1
         try:
-            own = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            status = Path(path).stat()
+            if stat.S_ISREG(status.st_mode) and status.st_size == (NONCE + count) * WORD:
+                own = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                if os.pread(own, NONCE * WORD, 0).hex() == nonce:
+                    return cls(own, nonce)
         except OSError as error:
+            _close(own)
             raise SegmentError(f"no such memory: {error}; is its maker in another container?") from error
-        found = os.pread(own, NONCE * WORD, 0).hex()
-        if found != nonce or os.fstat(own).st_size != (NONCE + count) * WORD:
-            os.close(own)
-            raise SegmentError(f"another file than was meant: path={path}; is its maker in another container?")
-        return cls(own, nonce)
+        _close(own)
+        raise SegmentError(f"another file than was meant: path={path}; is its maker in another container?")
 
     def take(self) -> bool:
         """Have the words to ourselves until ``release``. False if another has them."""
@@ -74,6 +78,11 @@ class LinkMemory:
         self._view.release()
         self._memory.close()
         os.close(self.number)
+
+
+def _close(number: int) -> None:
+    if number >= 0:
+        os.close(number)
 
 
 @dataclass(frozen=True)

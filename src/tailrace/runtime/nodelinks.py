@@ -18,6 +18,7 @@ from tailrace.core.messages import Member
 from tailrace.core.nodelink import NodeLink, NodeWords
 from tailrace.core.plan import Plan
 from tailrace.errors import ProtocolError, SegmentError
+from tailrace.ring.owner import process_namespace
 from tailrace.runtime.linkmemory import LinkMemory, SharedLink
 from tailrace.runtime.nodequeues import RETRY_S, Ground
 from tailrace.runtime.sendloop import SendLoop
@@ -26,7 +27,7 @@ KIND = "link"
 
 
 class NodeLinks:
-    """Of one worker. ``follow`` and ``close`` are for one thread, the rest for any."""
+    """Of one worker. For any thread."""
 
     def __init__(
         self, near: Ground, plan: Plan, bytes_per_s: int, loop: SendLoop, say_alone: Callable[[str], None]
@@ -36,20 +37,18 @@ class NodeLinks:
         self._bytes_per_s = bytes_per_s
         self._loop = loop
         self._say_alone = say_alone
-        self._lock = threading.Lock()  # for the following two
+        self._lock = threading.Lock()  # for the following two, and so that the loop hears of circles in their order
         self._circle: Circle | None = None
         self._made: LinkMemory | None = None  # for others to ask for
 
     def follow(self, members: Mapping[int, Member]) -> None:
         """The membership has changed."""
         circle = circle_of_node(members, self._near.worker)
-        if circle == self._circle:
-            return
         with self._lock:
+            if circle is None or circle == self._circle:
+                return
             self._circle, self._made = circle, None
-        if circle is None:
-            return
-        self._loop.share(None, LinkBudget(max(1, self._bytes_per_s // len(circle.members))))
+            self._loop.share(None, LinkBudget(max(1, self._bytes_per_s // len(circle.members))))
         if circle.maker != self._near.worker:
             threading.Thread(target=self._ask, args=(circle,), name="link", daemon=True).start()
         elif len(circle.members) > 1:
@@ -62,9 +61,7 @@ class NodeLinks:
             self._say_alone(str(error))
             return
         self._places.clear(memory.words)
-        with self._lock:
-            self._made = memory
-        self._join(memory)
+        self._join(circle, memory)
 
     def offer(self, hello: Mapping[str, Any]) -> dict[str, Any] | None:
         """What a peer needs to map the words; None if we have not made them, or no longer have them."""
@@ -72,7 +69,8 @@ class NodeLinks:
             circle, made = self._circle, self._made
             if circle is None or made is None or hello.get("circle") != [list(member) for member in circle.members]:
                 return None
-            return {"pid": os.getpid(), "file": made.number, "nonce": made.nonce}
+            own = {"processes": process_namespace(), "pid": os.getpid()}
+            return {**own, "file": made.number, "nonce": made.nonce}
 
     def _ask(self, circle: Circle) -> None:
         wait_s, longest_s = RETRY_S
@@ -82,16 +80,11 @@ class NodeLinks:
             except (OSError, ProtocolError):
                 time.sleep(wait_s)
                 wait_s = min(2 * wait_s, longest_s)
-            except (SegmentError, ValueError, TypeError) as error:
+            except (SegmentError, KeyError, TypeError, ValueError) as error:
                 self._say_alone(str(error))
                 return
             else:
-                with self._lock:
-                    over = self._circle is not circle
-                    if not over:
-                        self._join(memory)
-                if over:
-                    memory.close()
+                self._join(circle, memory)
                 return
 
     def _ask_once(self, circle: Circle) -> LinkMemory:
@@ -100,14 +93,23 @@ class NodeLinks:
             raise ProtocolError(f"nobody to ask: worker={circle.maker}")
         asked = {"kind": KIND, "target": 0, "circle": circle.members}
         connection, reply = self._near.ask(member, asked)
-        with connection:  # the maker keeps the file open until we have it
-            return LinkMemory.open(reply["pid"], reply["file"], reply["nonce"], self._places.count)
+        connection.close()
+        if reply["processes"] != process_namespace():
+            raise SegmentError("the workers have the same address, and see other processes; are they in containers?")
+        return LinkMemory.open(reply["pid"], reply["file"], reply["nonce"], self._places.count)
 
-    def _join(self, memory: LinkMemory) -> None:
-        view = NodeLink(memory.words, self._places, self._near.worker, self._bytes_per_s)
-        self._loop.share(SharedLink(memory, view), None)
+    def _join(self, circle: Circle, memory: LinkMemory) -> None:
+        with self._lock:
+            if self._circle is not circle:
+                memory.close()
+                return
+            if circle.maker == self._near.worker:
+                self._made = memory
+            here = self._near.worker
+            view = NodeLink(memory.words, self._places, here, self._bytes_per_s, len(circle.members))
+            self._loop.share(SharedLink(memory, view), None)
 
     def close(self) -> None:
         with self._lock:
             self._circle = self._made = None
-        self._loop.share(None, LinkBudget(self._bytes_per_s))
+            self._loop.share(None, LinkBudget(self._bytes_per_s))

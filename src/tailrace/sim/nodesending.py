@@ -73,7 +73,8 @@ class _Node:
         places = NodeWords([len(home)], home)
         words = [0] * places.count
         places.clear(words)
-        self._links = [NodeLink(words, places, worker, bytes_per_s) for worker in range(len(self._own))]
+        workers = len(self._own)
+        self._links = [NodeLink(words, places, worker, bytes_per_s, workers) for worker in range(workers)]
 
     def run(self, send_one: Callable[[int], tuple[int, Parcel] | int]) -> SendingResult:
         """``send_one`` tells what a task has sent, or when to try again."""
