@@ -77,14 +77,16 @@ def cuts(samples: Samples, infix: str, key: str, name: str, rivals: Sequence[str
 
 
 def rows_of(result: Result, title: str, titles: Mapping[str, str]) -> list[Sequence[str]]:
-    """A heading, and a row for each name."""
-    rows: list[Sequence[str]] = [(title, *(cell for name in STEMS.values() for cell in (name, "", "simulated")))]
+    """A heading, and a row for each name; beside live figures those of the simulator, if there are any."""
+    simulated = any(f"{NAME}{SIMULATED}{name}_mean_ms" in result for name in titles)
+    heading = [cell for stem in STEMS.values() for cell in (stem, "", *(["simulated"] if simulated else []))]
+    rows: list[Sequence[str]] = [(title, *heading)]
     for name, words in titles.items():
         cells: list[str] = []
         for stem in STEMS:
             form = "{:,.0f}" if stem in ("largest", "blocked_ms") else "{:,.1f}"
-            key, simulated = f"{NAME}_{name}_{stem}", result.get(f"{NAME}{SIMULATED}{name}_{stem}")
-            told = "" if simulated is None else form.format(simulated)
-            cells += [form.format(result[key]), range_of(result, key, form), told]
+            key = f"{NAME}_{name}_{stem}"
+            cells += [form.format(result[key]), range_of(result, key, form)]
+            cells += [form.format(result[f"{NAME}{SIMULATED}{name}_{stem}"])] if simulated else []
         rows.append((words, *cells))
     return rows
