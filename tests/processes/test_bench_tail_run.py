@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tailrace.bench import tail_rows
+from tailrace.bench import tail_rows, tail_send_kernel
 from tailrace.bench.tail_groupings import BY_CONTENT, GROUPINGS
+from tailrace.bench.tail_send_figures import STEMS
+from tailrace.bench.workloads.bursts import draw_bursts
 from tailrace.cli import main
+from tailrace.testing.namespaces import why_no_namespaces
 
 
 def test_bench_tail_grouping_really(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,3 +30,13 @@ def test_bench_tail_grouping_really(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert figures[f"{name}_agreement"] > 0.9  # no engine is faster than none
     assert figures["pull_mean_ratio"] == figures["grouping_pull_mean_ms"] / figures["grouping_shuffle_mean_ms"]
     assert "two groupings, ms" in done.output
+
+
+def test_a_worker_sends_over_a_link_that_the_kernel_limits() -> None:
+    """Every tuple arrives, or this raises."""
+    why_not = why_no_namespaces()
+    if why_not is not None:
+        pytest.skip(why_not)
+    figures = tail_send_kernel.measure("kernel", 1, draw_bursts(seed=1, tuples=200, slot_ns=750_000))
+    assert set(figures) == {f"lbf_kernel_{stem}" for stem in STEMS}
+    assert figures["lbf_kernel_largest"] >= 1, "nothing went through the loop"

@@ -28,7 +28,7 @@ def itself(value: Any) -> Any:
     ("send", "options"),
     [
         (tr.lbf(), {}),
-        (tr.lbf_work(20), {"ring": False, "link_mbps": 40}),
+        (tr.lbf_work(20), {"ring": False, "link_mbps": 60, "link_scope": "node"}),
         pytest.param(tr.lbf(interval_ms=2), {}, marks=pytest.mark.soak),
         pytest.param(tr.round_robin(), {"ring": False}, marks=pytest.mark.soak),
     ],
@@ -97,18 +97,21 @@ def test_switched_while_it_runs_nothing_is_lost_or_overtaken(kind: str) -> None:
     assert progress["tail"]["send"] is None
 
 
-def test_a_limited_link_carries_no_more_and_shows_who_waits() -> None:
-    """Thirty tuples of ten kilobytes at three megabits a second take eight tenths of a second."""
+@pytest.mark.parametrize(("scope", "senders"), [("worker", 1), ("node", 2)])
+def test_a_limited_link_carries_no_more_and_shows_who_waits(scope: str, senders: int) -> None:
+    """Thirty tuples of ten kilobytes at three megabits a second take eight tenths of a second, whoever sends them."""
     topology = tr.Topology("limited")
-    big = topology.source("numbers", tr.from_iterable(range(30)), tasks=1).map("big", _big, tasks=1)
+    numbers = topology.source("numbers", tr.from_iterable(range(30)), tasks=senders)
+    big = numbers.map("big", _big, tasks=senders, grouping=tr.local())
     big.sink("out", tr.to_call(itself), tasks=1)
-    assert homes(topology, 2, "big") != homes(topology, 2, "out")
-    with running(topology, workers=2, link_mbps=3, outgoing_tuples=4) as run:
+    workers = senders + 1
+    assert len({*homes(topology, workers, "big"), *homes(topology, workers, "out")}) == workers
+    with running(topology, workers=workers, link_mbps=3, link_scope=scope, outgoing_tuples=4) as run:
         began = time.monotonic()
         progress = finish(run)
     assert time.monotonic() - began > 0.6, "the link carried more than it should"
-    task = next(operator for operator in progress["operators"] if operator["name"] == "big")["tasks"][0]
-    assert task["largestBacklog"] >= 4 and task["blockedMs"] > 300
+    task = next(operator for operator in progress["operators"] if operator["name"] == "numbers")["tasks"][0]
+    assert task["largestBacklog"] >= 4 and task["blockedMs"] > 300 / senders
 
 
 def _big(number: int) -> bytes:

@@ -90,6 +90,7 @@ class _LastWithAny:
     name: str = "last"
     work_conserving: bool = True
     age_floor_ns: int | None = None
+    age_drains: float = 0.0
 
     def bind(self, queues: int, rng: Random) -> Picker:
         return self

@@ -12,7 +12,15 @@ import pytest
 from click.testing import CliRunner
 
 from tailrace import OptionError
-from tailrace.bench import tail_groupings, tail_off, tail_queues, tail_replay, tail_send
+from tailrace.bench import (
+    tail_groupings,
+    tail_off,
+    tail_queues,
+    tail_replay,
+    tail_send,
+    tail_send_kernel,
+    tail_send_node,
+)
 from tailrace.bench.tail import Row, TailSizes, chosen_rows, latency_figures, run_tail_benchmark
 from tailrace.bench.tail_groupings import BALANCERS, GROUPINGS, LINK_NS, SETTLING_NS, SLOW_TASK, as_run
 from tailrace.bench.tail_rows import ROWS
@@ -66,13 +74,16 @@ BEFORE = Path("before")
 
 
 def costlier_now(engine: Path, topology: str, tuples: int) -> float:
-    """A hundredth for words, two for the chain."""
-    return 10.0 if engine == BEFORE else {"words": 10.1, "chain": 10.2}[topology]
+    """A hundredth for words, two for the chain, none for others."""
+    return 10.0 if engine == BEFORE else {"words": 10.1, "chain": 10.2}.get(topology, 10.0)
 
 
-def scheduled_run(bursts: Bursts, tail: Tail) -> BurstOutcome:
-    """What a live run would tell if largest backlog first did twice as well as all others but FIFO, which is better."""
+def scheduled_run(bursts: Bursts, tail: Tail, **options: Any) -> BurstOutcome:
+    """What a live run would tell if largest backlog first did twice as well as all others but FIFO, which is better;
+    and if it took workers that do not share the link four times as long."""
     worse = {"lbf": 2, "fifo": 3}.get(str(tail.names()["send"]), 4)
+    if options.get("senders") == 2 and "link_scope" not in options:
+        worse *= 4
     slow = [[1_000_000] * len(due_ns) for due_ns in bursts.due_ns]
     slow[3] = [worse * 1_000_000 for _ in slow[3]]
     return BurstOutcome(slow, [worse] * TASKS, [float(worse - 2)] * TASKS)
@@ -86,7 +97,9 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail_queues, "run_workload", simulated_queues)
     monkeypatch.setattr(tail_off, "cpu_us", costlier_now)
     monkeypatch.setattr(tail_off, "folder_before", lambda given: BEFORE)
-    monkeypatch.setattr(tail_send, "run_bursts", scheduled_run)
+    for part in (tail_send, tail_send_node, tail_send_kernel):
+        monkeypatch.setattr(part, "run_bursts", scheduled_run)
+    monkeypatch.setattr(tail_send_kernel, "why_no_namespaces", lambda: "it takes root")
 
 
 def test_the_keys_are_flat_and_complete() -> None:
@@ -113,7 +126,9 @@ def test_the_keys_are_flat_and_complete() -> None:
         for stem in ("delay", "p99", "p999")
     ]
     keys += [f"lbf_{place}{key}" for place in ("", "sim_") for key in ("backlog_cut", "blocked_ratio", "slowest_cut")]
-    keys += [f"lbf_{place}{name}_largest" for place in ("", "sim_") for name in tail_send.SCHEDULERS]
+    keys += [f"lbf_node_{place}{key}" for place in ("", "sim_") for key in ("backlog_cut", "slowest_cut", "mean_cut")]
+    names = [*tail_send.SCHEDULERS, *tail_send_node.WAYS]
+    keys += [f"lbf_{place}{name}_largest" for place in ("", "sim_") for name in names]
     for key in keys:
         assert len(result[f"{key}_spread"]) == 2, key
         assert isinstance(result[key], float), key
@@ -151,7 +166,7 @@ def test_what_is_off_costs_what_the_dearer_topology_pays() -> None:
     lines: list[str] = []
     result = run_tail_benchmark(chosen_rows(ROWS, ["off"]), SIZES, lines.append)
     assert result["off_overhead"] == pytest.approx(0.02) and result["off_words_overhead"] == pytest.approx(0.01)
-    assert lines[0].endswith("off, word count            +1.0%")
+    assert lines[0].split() == ["1/6", "off,", "word", "count", "+1.0%"]
     shown = render_table(chosen_rows(ROWS, ["off"]), result)
     assert "four short operators                  10.0  10.2  +2.0%  [+2.0%..+2.0%]      +2%..+2%" in shown
 
@@ -216,6 +231,42 @@ def test_largest_backlog_first_is_compared_with_the_better_of_two() -> None:
     assert result["lbf_sim_blocked_ratio"] == 0.0, "nobody is held back before the first burst"
     shown = render_table(chosen_rows(ROWS, ["lbf"]), result)
     assert "largest backlog 33% lower, blocked for 0.00 of the time, slowest task 33% lower" in shown
+
+
+def test_one_order_for_a_node_is_compared_with_a_half_for_each_worker() -> None:
+    result = run_tail_benchmark(chosen_rows(ROWS, ["lbf"]), SIZES, lambda line: None)
+    assert result["lbf_node_backlog_cut"] == result["lbf_node_slowest_cut"] == pytest.approx(3 / 4)
+    assert result["lbf_node_sim_mean_cut"] > 0.2, "halves lie idle while the other is used up"
+    shown = render_table(chosen_rows(ROWS, ["lbf"]), result)
+    assert "lbf() for both together beside half of the link for each: largest backlog 75% lower" in shown
+
+
+def test_a_link_that_the_kernel_limits_is_measured_where_that_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = chosen_rows(ROWS, ["lbf"])
+    without = run_tail_benchmark(row, SIZES, lambda line: None)
+    assert "left out, a link that the kernel limits: it takes root" in render_table(row, without)
+    limits: list[float] = []
+
+    class Network:
+        address = "nowhere"
+
+        def __init__(self, machines: int) -> None:
+            self.machines = [self]
+
+        def limit(self, mbit: float) -> None:
+            limits.append(mbit)
+
+        def __enter__(self) -> Network:
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+    monkeypatch.setattr(tail_send_kernel, "why_no_namespaces", lambda: None)
+    monkeypatch.setattr(tail_send_kernel, "Namespaces", Network)
+    result = run_tail_benchmark(row, SIZES, lambda line: None)
+    assert result["lbf_kernel_backlog_cut"] == pytest.approx(1 / 3)
+    assert limits[2] > limits[0] == limits[1], "there link_mbps is what limits"
+    assert "lbf() beside fifo() where tuples wait in sockets: largest backlog 33% lower" in render_table(row, result)
 
 
 def test_ratios_compare_runs_of_the_same_stream() -> None:

@@ -28,6 +28,11 @@ from tailrace.runtime.options import RunOptions
         ),
         ({"checkpoint": 5}, "not a folder: checkpoint=5; did you mix two options up?"),
         ({"link_mbps": 0}, "option must be a positive number: link_mbps=0; did you mix two up?"),
+        ({"link_scope": "rack"}, "nobody's link: link_scope='rack': did you mean 'worker' or 'node'?"),
+        (
+            {"link_scope": "node"},
+            "a node's link without a limit: link_scope='node': how much is it, link_mbps=…?",
+        ),
         ({"outgoing_tuples": 1.5}, "option must be a whole number: outgoing_tuples=1.5; did you mix two up?"),
         ({"record": True}, "not a folder: record=True; did you mix two options up?"),
     ],

@@ -104,6 +104,23 @@ def test_lbf_work_picks_the_most_work_until_a_head_is_too_old() -> None:
     assert picker.pick(queues, 14 * MS) == 2
 
 
+def test_in_an_overload_a_head_is_too_old_only_after_all_that_waits_could_have_been_sent_twice() -> None:
+    queues = waiting((9, 20 * MS, 5 * MS), (1, 6 * MS, 6 * MS), (1, 4 * MS, 4 * MS), EMPTY)
+    picker = lbf_work(age_floor_ms=10).bind(4, Random(0))
+    assert picker.pick(queues, 64 * MS - 1) == 0
+    assert picker.pick(queues, 64 * MS) == 2
+    assert lbf_work(age_floor_ms=10, age_drains=0).bind(4, Random(0)).pick(queues, 14 * MS) == 2
+
+
+@pytest.mark.parametrize("age_drains", [-1.0, float("inf"), float("nan")])
+def test_a_number_of_drains_that_is_none(age_drains: float) -> None:
+    with pytest.raises(OptionError) as refusal:
+        lbf_work(age_drains=age_drains)
+    assert str(refusal.value) == (
+        f"not how often all that waits could be sent: age_drains={age_drains!r}: did you mean 2, or 0?"
+    )
+
+
 def test_lbf_work_counts_tuples_where_no_cost_is_known() -> None:
     queues = waiting((1, 0, 5), (2, 0, 6), EMPTY)
     assert lbf_work().bind(3, Random(0)).pick(queues, 7) == 1
@@ -152,10 +169,11 @@ def test_schedulers_by_name() -> None:
     [
         (
             "largest",
-            "unknown send scheduler: send=largest: did you mean one of lbf, round_robin, fifo, lbf=MS, lbf_work=MS?",
+            "unknown send scheduler: send=largest: did you mean one of lbf, lbf_work, round_robin, fifo, lbf=NUMBER, "
+            "lbf_work=NUMBER?",
         ),
         ("fifo=3", "unknown send scheduler: send=fifo=3: did you mean"),
-        ("lbf=soon", "not a number of milliseconds: send=lbf=soon: did you mean lbf_work=250?"),
+        ("lbf=soon", "a send scheduler needs a number: send=lbf=soon: did you mean lbf_work=250?"),
         ("lbf=0", "a scheduling interval is a number of milliseconds"),
     ],
 )
@@ -205,6 +223,7 @@ class _Broken:
     make: Callable[[int, Random], Pick]
     work_conserving: bool = False
     age_floor_ns: int | None = None
+    age_drains: float = 0.0
     interval_ns: int | None = None
     name: str = "broken"
 
@@ -219,6 +238,7 @@ class _Sharing:
     name: str = "sharing"
     work_conserving: bool = False
     age_floor_ns: int | None = None
+    age_drains: float = 0.0
     interval_ns: int | None = None
     turn: list[int] = field(default_factory=lambda: [0])
 
@@ -266,7 +286,7 @@ def _by_builtin_hash(queues: int, rng: Random) -> Pick:
         ),
         (
             _Broken(_most_or_first, age_floor_ns=5 * MS),
-            "the oldest head goes first once it has waited for the age floor",
+            "the oldest head goes first once it is too old",
         ),
         (
             _Broken(_most_or_first, interval_ns=50 * MS),

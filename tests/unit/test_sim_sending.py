@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tailrace.bench.workloads.bursts import MOST_TUPLES, TASKS, Bursts, draw_bursts
+from tailrace.bench.workloads.bursts import MOST_TUPLES, TASKS, Bursts, draw_bursts, home
 from tailrace.errors import OptionError
 from tailrace.policy import SendScheduler, fifo, lbf, lbf_work, round_robin
+from tailrace.sim.nodesending import FIRST_COME, NODE, SPLIT, simulate_node
 from tailrace.sim.sending import SendingResult, simulate_sending
 
 CONSERVING = [lbf(), lbf_work(20), fifo(), round_robin()]
@@ -74,3 +75,31 @@ def test_a_source_that_stops_for_all_holds_up_those_who_have_room() -> None:
 def test_nothing_to_send() -> None:
     with pytest.raises(OptionError, match="nothing would ever be sent: tasks=2: is any list of due times not empty"):
         simulate_sending(lbf(), [[], []], size=1, bytes_per_s=1, most_tuples=1, rng=Random(1))
+
+
+def share(bursts: Bursts, sharing: str, scheduler: SendScheduler, workers: int = 2) -> SendingResult:
+    link = {"size": bursts.tuple_bytes, "bytes_per_s": bursts.bytes_per_s, "most_tuples": MOST_TUPLES}
+    return simulate_node(sharing, scheduler, bursts.due_ns, home(workers), **link, seed=1)
+
+
+@pytest.mark.parametrize("scheduler", CONSERVING, ids=lambda scheduler: scheduler.name)
+def test_workers_that_share_a_link_by_one_order_send_as_one_would(bursts: Bursts, scheduler: SendScheduler) -> None:
+    """The mean is that of one worker with all tasks; what each has to itself is idle while the other would use it."""
+    alone, together, halves = send(bursts, scheduler), share(bursts, NODE, scheduler), share(bursts, SPLIT, scheduler)
+    assert together.mean_ns == pytest.approx(alone.mean_ns, rel=1e-9)
+    assert max(together.largest) == pytest.approx(max(alone.largest), abs=2)  # ties may fall otherwise
+    assert halves.mean_ns > 1.5 * together.mean_ns
+    assert [len(one) for one in halves.latencies_ns] == [len(one) for one in bursts.due_ns]
+
+
+def test_who_comes_first_uses_all_of_the_link_and_has_the_wrong_queue_grow(bursts: Bursts) -> None:
+    first_come, together = share(bursts, FIRST_COME, lbf()), share(bursts, NODE, lbf())
+    assert first_come.mean_ns == pytest.approx(together.mean_ns, rel=1e-9)
+    assert max(first_come.largest) > 1.5 * max(together.largest)
+    assert first_come.slowest_mean_ns > 1.2 * together.slowest_mean_ns
+
+
+def test_a_way_to_share_that_is_none(bursts: Bursts) -> None:
+    with pytest.raises(OptionError) as refusal:
+        share(bursts, "halves", lbf())
+    assert str(refusal.value) == "no such way to share a link: sharing=halves: did you mean 'node'?"

@@ -38,16 +38,16 @@ def word_count(total: int) -> Any:
     return topology
 
 
-def chain(total: int) -> Any:
+def chain(total: int, tasks: int = 2, maps: int = 3) -> Any:
     topology = tr.Topology("chain")
-    stream = topology.source("numbers", tr.from_iterable(partial(numbers, total)), tasks=2)
-    for name in ("first", "second", "third"):
-        stream = stream.map(name, itself, tasks=2)
-    stream.sink("out", tr.to_call(itself), tasks=2)
+    stream = topology.source("numbers", tr.from_iterable(partial(numbers, total)), tasks=tasks)
+    for number in range(maps):
+        stream = stream.map(f"map{number}", itself, tasks=tasks)
+    stream.sink("out", tr.to_call(itself), tasks=tasks)
     return topology
 
 
-TOPOLOGIES = {"words": word_count, "chain": chain}
+TOPOLOGIES: dict[str, Any] = {"words": word_count, "chain": chain, "sends": partial(chain, tasks=4, maps=1)}
 
 
 def main() -> None:

@@ -60,8 +60,8 @@ def run_tail_benchmark(rows: Sequence[Row], sizes: TailSizes, say: Say, spark: A
     """
     facts = machine_facts()
     hosted = [row for row in rows if spark is None or not row.not_on_spark]
-    contests = [contest for row in hosted for contest in row.contests(sizes)]
     with hosted_by(spark):
+        contests = [contest for row in hosted for contest in row.contests(sizes)]
         samples = take_turns(contests, sizes.repeats, say, in_words)
     concluded = {key: values for row in hosted for key, values in row.conclude(samples).items()}
     settings = {"tuples": sizes.tuples, "repeats": sizes.repeats, "unit_ms": sizes.unit_ms}

@@ -27,7 +27,8 @@ from tailrace.errors import OptionError, TailraceError
 BASELINE = "2f8c237cf79c50238521dc3a5237cdcd226e1154"
 """The commit before the first one that had senders and tasks talk of load."""
 
-TOPOLOGIES = {"words": "word count", "chain": "four short operators"}
+TOPOLOGIES = {"words": "word count", "chain": "four short operators", "sends": "tasks that send side by side"}
+"""The last is what a send scheduler would be for: two tasks of an operator in a worker, with tuples for the other."""
 ENGINES = ("before", "now")
 PAIRS = 4
 TIMES = 10

@@ -32,8 +32,19 @@ def circle_of(plan: Plan, operator: OperatorPlan, members: Mapping[int, Member],
     own = members.get(worker)
     if own is None or not operator.by_machine:
         return None
-    machine = own.address[0]
-    together = sorted((other, member.epoch) for other, member in members.items() if member.address[0] == machine)
+    together = _of_machine(members, own)
     homes = set(plan.homes(operator))
     drawing = [other for other, _ in together if other in homes]
-    return Circle(drawing[0], tuple(together)) if len(drawing) > 1 else None
+    return Circle(drawing[0], together) if len(drawing) > 1 else None
+
+
+def circle_of_node(members: Mapping[int, Member], worker: int) -> Circle | None:
+    """All workers of a worker's machine. None if it is not there itself."""
+    own = members.get(worker)
+    together = () if own is None else _of_machine(members, own)
+    return Circle(together[0][0], together) if together else None
+
+
+def _of_machine(members: Mapping[int, Member], own: Member) -> tuple[tuple[int, int], ...]:
+    machine = own.address[0]
+    return tuple(sorted((other, member.epoch) for other, member in members.items() if member.address[0] == machine))

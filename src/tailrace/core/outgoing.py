@@ -151,8 +151,12 @@ class SendOrder:
         index = self._picker.pick(self.waiting, now_ns)
         if index == NOTHING or not self.waiting.tuples[index]:
             return None
+        return index, self.head(index)
+
+    def head(self, index: int) -> Parcel:
+        """What a queue that holds something sends when it is its turn."""
         heads = [line.parcels[0] for line in self._lines[index].values() if line.parcels and not line.stuck]
-        return index, min(heads, key=_put_ns)
+        return min(heads, key=_put_ns)
 
     def sent(self, index: int, parcel: Parcel) -> None:
         """What was picked has left."""

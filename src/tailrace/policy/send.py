@@ -52,8 +52,9 @@ class SendScheduler(Protocol):
 
     Law: two pickers bound with equal arguments and equally seeded generators, and shown the same, pick the same in any
     process. One that is ``work_conserving`` picks a queue that holds something whenever there is one, and ``NOTHING``
-    otherwise. One with an age floor picks the queue with the oldest head once that has waited so long. One with an
-    interval decides at whole multiples of it, and in between picks the same queue, or ``NOTHING``.
+    otherwise. One with an age floor picks the queue with the oldest head once that has waited so long, and
+    ``age_drains`` times as long as it takes to send all that waits. One with an interval decides at whole multiples of
+    it, and in between picks the same queue, or ``NOTHING``.
     """
 
     @property
@@ -64,6 +65,9 @@ class SendScheduler(Protocol):
 
     @property
     def age_floor_ns(self) -> int | None: ...
+
+    @property
+    def age_drains(self) -> float: ...
 
     @property
     def interval_ns(self) -> int | None: ...

@@ -37,6 +37,10 @@ class Fifo:
         return 0
 
     @property
+    def age_drains(self) -> float:
+        return 0.0
+
+    @property
     def interval_ns(self) -> int | None:
         return None
 

@@ -1,13 +1,14 @@
 """Largest backlog first (Hone): the fullest outgoing queue sends next, so that no task falls far behind the others.
 
 The largest backlog ever is at most 3 + ceil(log2 N) times the least possible for N queues. Measured in tuples it is the
-paper's. Measured in work, a few large tuples count for more than many small ones, and an age floor sees to it that a
-short queue is not passed over for ever.
+paper's. Measured in work, a few large tuples count for more than many small ones, and age sees to it that a short queue
+is not passed over for ever: nothing waits much longer than twice what it takes to send all that waits.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
@@ -15,8 +16,11 @@ from tailrace.errors import OptionError
 from tailrace.policy.send import NOTHING, Picker, Waiting, index_from
 
 AGE_FLOOR_MS = 50.0
-"""The low end of the scheduling intervals that Hone's authors found best: a head waits for one such interval at most
-before age decides."""
+"""The low end of the scheduling intervals that Hone's authors found best: below that, age decides nothing."""
+
+AGE_DRAINS = 2.0
+"""First in, first out makes a tuple wait for about as long as it takes to send all that waits. With twice that backlogs
+are as small as without a regard to age, and the longest wait is shorter."""
 
 MOST_INTERVAL_NS = 10 * SECOND_NS
 """The paper sweeps 10 to 130 ms. Seconds in which one task alone may send are somebody's mistake."""
@@ -39,18 +43,19 @@ class _MostTuples:
 
 
 class _MostWork:
-    __slots__ = ("_age_floor_ns", "_next")
+    __slots__ = ("_age_drains", "_age_floor_ns", "_next")
 
-    def __init__(self, start: int, age_floor_ns: int) -> None:
+    def __init__(self, start: int, age_floor_ns: int, age_drains: float) -> None:
         self._age_floor_ns = age_floor_ns
+        self._age_drains = age_drains
         self._next = start
 
     def pick(self, waiting: Waiting, now_ns: int) -> int:
         since_ns = waiting.since_ns
         oldest_ns = min(since_ns)
-        if now_ns - oldest_ns >= self._age_floor_ns:
-            return since_ns.index(oldest_ns)
         values = waiting.work_ns
+        if now_ns - oldest_ns >= max(self._age_floor_ns, self._age_drains * sum(values)):
+            return since_ns.index(oldest_ns)
         most = max(values)
         if most == 0:  # nothing waits, or nothing of known cost
             values = waiting.tuples
@@ -100,6 +105,10 @@ class LargestBacklogFirst:
     def age_floor_ns(self) -> int | None:
         return None
 
+    @property
+    def age_drains(self) -> float:
+        return 0.0
+
     def bind(self, queues: int, rng: Random) -> Picker:
         picker = _MostTuples(rng.randrange(queues))
         return picker if self.interval_ns is None else _Signal(picker, self.interval_ns)
@@ -107,9 +116,10 @@ class LargestBacklogFirst:
 
 @dataclass(frozen=True)
 class LargestWorkFirst:
-    """The queue with the most seconds of work sends next, but first any head that has waited for the age floor."""
+    """The queue with the most seconds of work sends next, but first any head that is too old."""
 
     age_floor_ns: int
+    age_drains: float
 
     @property
     def name(self) -> str:
@@ -124,7 +134,7 @@ class LargestWorkFirst:
         return None
 
     def bind(self, queues: int, rng: Random) -> Picker:
-        return _MostWork(rng.randrange(queues), self.age_floor_ns)
+        return _MostWork(rng.randrange(queues), self.age_floor_ns, self.age_drains)
 
 
 def lbf(interval_ms: float | None = None) -> LargestBacklogFirst:
@@ -142,11 +152,19 @@ def lbf(interval_ms: float | None = None) -> LargestBacklogFirst:
     return LargestBacklogFirst(round(interval_ms * MILLISECOND_NS))
 
 
-def lbf_work(age_floor_ms: float = AGE_FLOOR_MS) -> LargestWorkFirst:
-    """Largest backlog first, counted in seconds of work; a head that has waited ``age_floor_ms`` goes before all."""
+def lbf_work(age_floor_ms: float = AGE_FLOOR_MS, age_drains: float = AGE_DRAINS) -> LargestWorkFirst:
+    """Largest backlog first, counted in seconds of work; but before all goes a head that is too old.
+
+    That is one that has waited ``age_floor_ms``, and ``age_drains`` times as long as it takes to send all that waits:
+    in an overload everything is old. With ``age_drains=0`` the floor alone decides.
+    """
     if not age_floor_ms > 0:  # nan as well
         raise OptionError(
             f"an age floor must be a positive number of milliseconds: age_floor_ms={age_floor_ms!r}: "
             "did you mean fifo(), where age alone decides?"
         )
-    return LargestWorkFirst(round(age_floor_ms * MILLISECOND_NS))
+    if not 0 <= age_drains < inf:
+        raise OptionError(
+            f"not how often all that waits could be sent: age_drains={age_drains!r}: did you mean {AGE_DRAINS:g}, or 0?"
+        )
+    return LargestWorkFirst(round(age_floor_ms * MILLISECOND_NS), age_drains)

@@ -64,6 +64,10 @@ class RoundRobin:
         return None
 
     @property
+    def age_drains(self) -> float:
+        return 0.0
+
+    @property
     def interval_ns(self) -> int | None:
         return None
 

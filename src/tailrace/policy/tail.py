@@ -48,7 +48,7 @@ def _is_replay_rule(rule: Any) -> bool:
 
 
 def _check_scheduler(scheduler: Any) -> None:
-    parts = ("name", "work_conserving", "age_floor_ns", "interval_ns", "bind")
+    parts = ("name", "work_conserving", "age_floor_ns", "age_drains", "interval_ns", "bind")
     if isinstance(scheduler, type) or not all(hasattr(scheduler, part) for part in parts):
         raise OptionError(f"not a send scheduler: send={shorten(scheduler)}: did you mean lbf()?")
     if not scheduler.work_conserving and scheduler.interval_ns is None:

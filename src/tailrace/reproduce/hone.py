@@ -29,7 +29,7 @@ AGE_FLOOR_MS = 5.0  # 50 slots: a few times the mean delay at a load of 0.95
 
 SCHEDULERS: dict[str, SendScheduler] = {
     scheduler.name: scheduler
-    for scheduler in (lbf(), lbf_work(AGE_FLOOR_MS), round_robin(), round_robin(skip_empty=False), fifo())
+    for scheduler in (lbf(), lbf_work(AGE_FLOOR_MS, age_drains=0), round_robin(), round_robin(skip_empty=False), fifo())
 }
 
 RATES = (*range(500, 1_000, 50), *range(1_000, 5_001, 500))

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -38,15 +38,16 @@ class Host(Protocol):
 
 
 class SubprocessHost:
-    """Workers are children of the driver."""
+    """Workers are children of the driver. ``prefixes`` of their command lines, by worker, may put them elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefixes: Mapping[int, Sequence[str]] | None = None) -> None:
+        self._prefixes = prefixes or {}
         self._processes: dict[tuple[int, int], subprocess.Popen[bytes]] = {}
         self._timers: list[threading.Timer] = []
         self._lock = threading.Lock()
 
     def start(self, bootstrap: Bootstrap, exited: Exited) -> None:
-        command = [sys.executable, "-m", "tailrace.runtime"]
+        command = [*self._prefixes.get(bootstrap.worker, ()), sys.executable, "-m", "tailrace.runtime"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
         process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0)  # not for Ctrl-C
         with self._lock:

@@ -10,10 +10,9 @@ from typing import Any
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.core.coordinator import CoordinatorLimits
 from tailrace.core.ledger import LedgerLimits
-from tailrace.core.linkbudget import LinkBudget
 from tailrace.core.outgoing import OUTGOING_TUPLES
 from tailrace.errors import OptionError, shorten
-from tailrace.policy.tail import NODE, PLAIN, Tail
+from tailrace.policy.tail import NODE, PLAIN, WORKER, Tail
 
 MEGABIT_BYTES = 125_000
 
@@ -33,7 +32,8 @@ class RunOptions:
     record: str | PathLike[str] | None = None  # a folder for what the simulator needs to play the run again
     tail: Tail = PLAIN  # the techniques against the tail that are on
     outgoing_tuples: int = OUTGOING_TUPLES  # that a task under a send scheduler may have waiting to leave its worker
-    link_mbps: float | None = None  # megabits a second that may leave a worker: for benches, and to keep queues here
+    link_mbps: float | None = None  # megabits a second that may leave: for benches, and to keep queues here
+    link_scope: str = WORKER  # or "node": whether that is for each worker, or for those of a machine together
     ring: bool = True  # shared memory between workers of one machine; without it they talk over TCP
 
     def __post_init__(self) -> None:
@@ -51,6 +51,10 @@ class RunOptions:
                 if not isinstance(value, bool):
                     raise OptionError(f"option must be true or false: ring={value!r}; did you mix two up?")
                 continue
+            if field.name == "link_scope":
+                if value not in (WORKER, NODE):
+                    raise OptionError(f"nobody's link: link_scope={value!r}: did you mean 'worker' or 'node'?")
+                continue
             if field.name == "link_mbps" and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not (isfinite(value) and value > 0):
@@ -61,6 +65,9 @@ class RunOptions:
             raise OptionError(
                 "a node's queue is in shared memory: shared_queues='node' ring=False: did you mean 'worker'?"
             )
+
+        if self.link_scope == NODE and self.link_mbps is None:
+            raise OptionError("a node's link without a limit: link_scope='node': how much is it, link_mbps=…?")
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> RunOptions:
@@ -75,8 +82,8 @@ class RunOptions:
         return LedgerLimits(self.max_pending, int(self.recovery_timeout_s * SECOND_NS))
 
     @property
-    def link_budget(self) -> LinkBudget | None:
-        return None if self.link_mbps is None else LinkBudget(max(1, round(self.link_mbps * MEGABIT_BYTES)))
+    def link_bytes_per_s(self) -> int | None:
+        return None if self.link_mbps is None else max(1, round(self.link_mbps * MEGABIT_BYTES))
 
     @property
     def coordinator(self) -> CoordinatorLimits:

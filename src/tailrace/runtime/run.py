@@ -15,7 +15,7 @@ from tailrace.core.coordinator import Phase
 from tailrace.core.hedging import check_hedging
 from tailrace.core.plan import Plan, make_plan
 from tailrace.errors import OptionError, TailraceError
-from tailrace.policy.tail import Tail
+from tailrace.policy.tail import NODE, Tail
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.coordinator import CoordinatorServer, Place
 from tailrace.runtime.host import Host
@@ -49,7 +49,8 @@ class Run:
         if shared_queues is not None:
             _say_what_is_not_shared(plan)
         _say_what_is_not_replayed(plan, options.tail)
-        _say_what_is_not_scheduled(plan, options.tail)
+        self._link_scope = options.link_scope
+        _say_what_is_not_scheduled(plan, options.tail, self._link_scope)
         try:
             self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, place)
         except BaseException:
@@ -138,7 +139,7 @@ class Run:
             )
         if changed != self._server.tail:
             _say_what_is_not_replayed(self._server.plan, changed)
-            _say_what_is_not_scheduled(self._server.plan, changed)
+            _say_what_is_not_scheduled(self._server.plan, changed, self._link_scope)
             self._server.switch(changed)
         return changed
 
@@ -196,7 +197,9 @@ def _say_what_is_not_replayed(plan: Plan, tail: Tail) -> None:
         logger.warning("late roots of source %s are not replayed: it leads to %s", *refused.split(": ", 1))
 
 
-def _say_what_is_not_scheduled(plan: Plan, tail: Tail) -> None:
+def _say_what_is_not_scheduled(plan: Plan, tail: Tail, link_scope: str) -> None:
+    if link_scope == NODE:
+        return  # tasks of other workers count as well, and which share a machine is not known yet
     if tail.send is not None and not any(map(plan.sends_beside, range(len(plan.home)))):
         logger.warning(
             "no worker has two tasks of an operator that send to other workers: send=%s does nothing", tail.send.name

@@ -3,7 +3,7 @@
 It works on the runner that short calls share, after all of those, and so without a hand-over for what they send. Where
 that runner may have long calls, it has one of its own. Tasks of one operator are scheduled together; operators take
 turns, a parcel each. The loop never waits for a receiver: one that takes nothing has its line stuck, and is looked at
-again when its link stirs.
+again when its link stirs. Where workers of a machine share a link, tasks of all of them are scheduled together.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 
 from tailrace.clock import MICROSECOND_NS, SECOND_NS, system_clock
 from tailrace.core.linkbudget import LinkBudget
+from tailrace.core.nodelink import WAIT, NodeLink
 from tailrace.core.outgoing import OutgoingQueue, Parcel, SendOrder
 from tailrace.core.plan import Plan
 from tailrace.policy.send import SendScheduler
 from tailrace.policy.send_fifo import fifo
+from tailrace.runtime.linkmemory import SharedLink
 from tailrace.runtime.outlinks import OutLinks
 from tailrace.runtime.runner import IDLE_NS, Runner
 from tailrace.runtime.wire import BUNDLES, check_size
@@ -33,6 +35,10 @@ SLICE_NS = 500 * MICROSECOND_NS
 
 BYTE_NS = 8
 """What it takes to send a byte where no limit is known: a link of a gigabit a second."""
+
+
+BUSY_NS = 50 * MICROSECOND_NS
+"""How long to leave the words of a shared link alone when another has them. A look takes microseconds."""
 
 
 class Outgoing:
@@ -97,7 +103,10 @@ class SendLoop:
         rng: Random,
     ) -> None:
         self.runner = runner
+        self._limited = budget is not None
         self._budget = budget
+        self._link: SharedLink | None = None  # instead, once it is there
+        self._scheduler: SendScheduler = fifo()
         self._due_ns = 0  # when it wants to send next
         by_operator: dict[int, list[Outgoing]] = {}
         for host in hosts:
@@ -112,6 +121,11 @@ class SendLoop:
             for tasks in by_operator.values()
         )
         self._tasks = [task for operator in self._operators for task in operator.tasks]
+        self._places = {
+            task.host.task.number: (operator, index)
+            for operator in self._operators
+            for index, task in enumerate(operator.tasks)
+        }
         runner.send_loop = self
 
     # -- from any thread
@@ -125,13 +139,23 @@ class SendLoop:
 
     def switch(self, scheduler: SendScheduler | None) -> None:
         """Send in this order from now on. None: tasks send by themselves, unless the link is limited."""
-        if scheduler is None and self._budget is not None:
+        if scheduler is None and self._limited:
             scheduler = fifo()
         if scheduler is not None:
             self.post(lambda: self._switch(scheduler))
         for task in self._tasks:
             route = None if scheduler is None else task
             task.host.post(lambda host=task.host, route=route: host.route(route))  # type: ignore[misc]
+
+    def share(self, link: SharedLink | None, budget: LinkBudget | None) -> None:
+        """Send in turn with others on this link from now on, or by ourselves within this budget."""
+
+        def change() -> None:
+            if self._link is not None:
+                self._link.memory.close()
+            self._link, self._budget = link, budget
+
+        self.post(change)
 
     def relink(self, workers: frozenset[int]) -> None:
         """These workers have been replaced."""
@@ -145,6 +169,7 @@ class SendLoop:
     # -- the loop
 
     def _switch(self, scheduler: SendScheduler) -> None:
+        self._scheduler = scheduler
         for operator in self._operators:
             operator.order.switch(scheduler)
 
@@ -169,22 +194,50 @@ class SendLoop:
         """Send for a slice, or as much as may be. Returns when to go on, if nothing happens before."""
         end_ns = now_ns + SLICE_NS
         while now_ns < end_ns:
-            if self._budget is not None and self._budget.free_ns > now_ns:
-                return self._budget.free_ns
-            if not self._send_one(now_ns):
-                return self._next_tick_ns(now_ns)
+            again_ns = self._send_one(now_ns) if self._link is None else self._send_in_turn(self._link, now_ns)
+            if again_ns > now_ns:
+                return again_ns
             now_ns = system_clock()
         return now_ns
 
-    def _send_one(self, now_ns: int) -> bool:
-        """One parcel, of the operator whose turn it is. False if there is none."""
+    def _send_one(self, now_ns: int) -> int:
+        """One parcel, of the operator whose turn it is. Returns when to go on: now, if one has left."""
+        if self._budget is not None and self._budget.free_ns > now_ns:
+            return self._budget.free_ns
         for _ in range(len(self._operators)):
             operator = self._operators[0]
             self._operators.rotate(-1)
             while (picked := operator.order.pick(now_ns)) is not None:
                 if self._deliver(operator, *picked, now_ns):
-                    return True
-        return False
+                    return now_ns
+        return self._next_tick_ns(now_ns)
+
+    def _send_in_turn(self, link: SharedLink, now_ns: int) -> int:
+        """One parcel, if it is a task of ours that the scheduler picks of all on the node. Returns when to go on."""
+        memory, view = link.memory, link.view
+        self._tell(view)
+        while any(operator.order.waits for operator in self._operators):
+            if not memory.take():
+                return now_ns + BUSY_NS
+            try:
+                number = view.look(self._scheduler, now_ns)
+                if number == WAIT:
+                    return view.again_ns
+                operator, index = self._places[number]
+                parcel = operator.order.head(index)
+                if operator.tasks[index].links.link("bundles", parcel.target).ready:
+                    view.spend(number, parcel.size, now_ns)
+            finally:
+                memory.release()
+            left = self._deliver(operator, index, parcel, now_ns)
+            self._tell(view)
+            if left:
+                return now_ns
+        return now_ns + IDLE_NS
+
+    def _tell(self, view: NodeLink) -> None:
+        for operator in self._operators:
+            view.tell(operator.order.waiting, [task.host.task.number for task in operator.tasks])
 
     def _deliver(self, operator: _Operator, index: int, parcel: Parcel, now_ns: int) -> bool:
         task = operator.tasks[index]

@@ -23,6 +23,7 @@ from typing import Any
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Surroundings, assemble
+from tailrace.core.linkbudget import LinkBudget
 from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Members, Registered, Renew, Techniques
 from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
@@ -41,6 +42,8 @@ from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Notice, Pi
 from tailrace.runtime.dialing import Dialer
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.logs import LogBuffer, captured
+from tailrace.runtime.nodelinks import KIND as LINK
+from tailrace.runtime.nodelinks import NodeLinks
 from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.nodequeues import KIND as QUEUE
 from tailrace.runtime.nodequeues import NodeQueues
@@ -85,6 +88,7 @@ class WorkerProcess:
         self._runners: list[Runner] = []
         self._pools: list[Pool] = []
         self._node_queues: NodeQueues | None = None
+        self._node_links: NodeLinks | None = None
         self._shared: Runner | None = None  # of the tasks with short calls
         self._send_loop: SendLoop | None = None
         self._read_apart: set[Pool] = set()  # those whose tasks have runners of their own
@@ -115,11 +119,18 @@ class WorkerProcess:
     def queue_for(self, task: int) -> NodeQueue | None:
         return None if self._node_queues is None else self._node_queues.by_task.get(task)
 
+    @property
+    def _shared_by_node(self) -> list[NodeQueues | NodeLinks]:
+        return [shared for shared in (self._node_queues, self._node_links) if shared is not None]
+
     def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
         return self._dialer.ask(member, hello)
 
     def no_queue(self, why: str) -> None:
         self.tell(Notice("queue", f"queues are shared by the tasks of a worker, not of a node: {why}"))
+
+    def _say_own_part(self, why: str) -> None:
+        self.tell(Notice("link", f"each worker has its part of the link, which the node does not share: {why}"))
 
     def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
         self._dialer.connect(link, member, done)
@@ -209,8 +220,9 @@ class WorkerProcess:
                     if self._send_loop is not None:
                         self._send_loop.relink(command.workers)
                 case TellTasks():
-                    if isinstance(command.message, Members) and self._node_queues is not None:
-                        self._node_queues.follow(command.message.members)
+                    if isinstance(command.message, Members):
+                        for shared in self._shared_by_node:
+                            shared.follow(command.message.members)
                     if isinstance(command.message, Techniques):
                         self._schedule(command.message.tail.send)
                     for host in self._hosts.values():
@@ -296,14 +308,18 @@ class WorkerProcess:
         """Have tasks' tuples for other workers sent in this order; None: as tasks see fit."""
         setup, plan = self._setup, self._plan
         assert setup is not None and plan is not None
-        budget = setup.options.link_budget
+        bytes_per_s = setup.options.link_bytes_per_s
         if self._send_loop is None:
-            if scheduler is None and budget is None:
+            if scheduler is None and bytes_per_s is None:
                 return
             most, rng = setup.options.outgoing_tuples, Random(os.urandom(16))
             hosts = self._hosts.values()
             runner = self._runner_of_send_loop()
+            budget = None if bytes_per_s is None else LinkBudget(bytes_per_s)
             self._send_loop = SendLoop(runner, hosts, plan, self, most_tuples=most, budget=budget, rng=rng)
+            if bytes_per_s is not None and setup.options.link_scope == NODE:
+                self._node_links = NodeLinks(self, plan, bytes_per_s, self._send_loop, self._say_own_part)
+                self._node_links.follow(self._core.membership.members)
         self._send_loop.switch(scheduler)
 
     def _runner_of_send_loop(self) -> Runner:
@@ -372,6 +388,9 @@ class WorkerProcess:
             if hello.get("kind") == QUEUE:
                 self._hand_queue(connection, hello, why_not)
                 return
+            if hello.get("kind") == LINK:
+                self._hand_link(connection, hello, why_not)
+                return
             ring, why_no_ring = _take_offer(hello) if why_not is None else (None, None)
             answer(connection, why_not, ring=ring is not None, why_no_ring=why_no_ring)
         except (OSError, ProtocolError):
@@ -397,9 +416,16 @@ class WorkerProcess:
         answer(connection, None, **offer)
         queues.handed(hello, connection)
 
+    def _hand_link(self, connection: socket.socket, hello: dict[str, Any], why_not: str | None) -> None:
+        links = self._node_links
+        offer = links.offer(hello) if why_not is None and links is not None else None
+        answer(connection, why_not or (None if offer else "no such link here"), **(offer or {}))
+        connection.close()
+
     def _judge(self, hello: dict[str, Any]) -> tuple[str | None, TaskHost | None]:
         numbers = [hello.get("worker"), hello.get("epoch"), hello.get("target")]
-        known = hello.get("role") == "link" and hello.get("kind") in ("bundles", "acks", "feedback", "cancels", QUEUE)
+        kinds = ("bundles", "acks", "feedback", "cancels", QUEUE, LINK)
+        known = hello.get("role") == "link" and hello.get("kind") in kinds
         if not known or not all(isinstance(number, int) for number in numbers):
             return "not a link", None
         worker, epoch, target = (int(number or 0) for number in numbers)
@@ -407,7 +433,7 @@ class WorkerProcess:
             return f"meant for epoch {hello.get('to_epoch')}, this is {self.epoch}", None
         if not self._core.membership.counts(worker, epoch):
             return f"epoch {epoch} of worker {worker} has been replaced", None
-        if hello["kind"] in ("cancels", QUEUE):
+        if hello["kind"] in ("cancels", QUEUE, LINK):
             return None, None
         plan = self._plan
         host = self.host_of(target) if plan is not None and 0 <= target < len(plan.home) else None
@@ -435,8 +461,8 @@ class WorkerProcess:
         self.tell(Failed(self.worker, self.epoch, error))
 
     def _leave(self) -> None:
-        if self._node_queues is not None:
-            self._node_queues.close()
+        for shared in self._shared_by_node:
+            shared.close()
         for host in self._hosts.values():
             host.post(host.snapshot)
         for runner in self._runners:

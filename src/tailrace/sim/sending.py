@@ -40,7 +40,7 @@ class SendingResult:
         return max(sum(latencies) / len(latencies) for latencies in self.latencies_ns if latencies)
 
 
-class _SendingTask:
+class SendingTask:
     """Tuples that wait to be made, and the outgoing queue."""
 
     def __init__(self, most_tuples: int) -> None:
@@ -76,13 +76,13 @@ def simulate_sending(
     if not any(due_ns):
         raise OptionError(f"nothing would ever be sent: tasks={len(due_ns)}: is any list of due times not empty?")
     budget = LinkBudget(bytes_per_s)
-    tasks = [_SendingTask(most_tuples) for _ in due_ns]
+    tasks = [SendingTask(most_tuples) for _ in due_ns]
     order = SendOrder([task.queue for task in tasks], scheduler, rng, max(1, SECOND_NS // bytes_per_s))
     coming = deque(merge(*([(at_ns, index) for at_ns in times] for index, times in enumerate(due_ns))))
     latencies_ns: list[list[int]] = [[] for _ in tasks]
     now_ns, left = 0, len(coming)
     while left:
-        _feed(coming, tasks, now_ns, size, most_inputs)
+        feed(coming, tasks, now_ns, size, most_inputs)
         order.take_in()
         if budget.free_ns <= now_ns and order.waits:
             picked = order.pick(now_ns)
@@ -98,8 +98,8 @@ def simulate_sending(
     return SendingResult(latencies_ns, [task.queue.largest for task in tasks], [task.blocked_ns for task in tasks])
 
 
-def _feed(
-    coming: deque[tuple[int, int]], tasks: Sequence[_SendingTask], now_ns: int, size: int, most_inputs: int | None
+def feed(
+    coming: deque[tuple[int, int]], tasks: Sequence[SendingTask], now_ns: int, size: int, most_inputs: int | None
 ) -> None:
     """Bring tasks what is due, and let them work."""
     for task in tasks:

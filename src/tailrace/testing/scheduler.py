@@ -162,10 +162,11 @@ def _check_conserving(scheduler: SendScheduler, waiting: Waiting, picked: int, f
 
 
 def _check_age(scheduler: SendScheduler, waiting: Waiting, now_ns: int, picked: int, facts: dict[str, object]) -> None:
-    oldest_ns, floor_ns = min(waiting.since_ns), scheduler.age_floor_ns
-    if floor_ns is not None and now_ns - oldest_ns >= floor_ns and waiting.since_ns[picked] != oldest_ns:
-        law = "the oldest head goes first once it has waited for the age floor"
-        raise _broken(scheduler, law, **facts, waited_ns=now_ns - oldest_ns, age_floor_ns=floor_ns)
+    oldest_ns, drain_ns = min(waiting.since_ns), sum(waiting.work_ns)
+    oldest_may_be_ns = max(scheduler.age_floor_ns or 0, scheduler.age_drains * drain_ns)
+    if now_ns - oldest_ns >= oldest_may_be_ns and waiting.since_ns[picked] != oldest_ns:
+        law = "the oldest head goes first once it is too old"
+        raise _broken(scheduler, law, **facts, waited_ns=now_ns - oldest_ns, drain_ns=drain_ns)
 
 
 def _check_same(scheduler: SendScheduler, law: str, a: list[int], b: list[int], **facts: object) -> None:

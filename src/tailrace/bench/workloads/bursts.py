@@ -1,4 +1,4 @@
-"""A worker whose tasks share a link that is nearly used up, and one of them bursts: what send schedulers are for.
+"""Tasks that share a link which is nearly used up, and one of them bursts: what send schedulers are for.
 
 Time is counted in slots, in each of which the link takes one tuple. All tasks but the first send at random and evenly.
 The first sends next to nothing, and now and then for a while so much that more is to be sent than the link takes.
@@ -7,7 +7,7 @@ The first sends next to nothing, and now and then for a while so much that more 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from tailrace.errors import TailraceError
 from tailrace.policy.tail import Tail
 from tailrace.runtime.connectors import to_call
 from tailrace.runtime.connectors.iterable import split_names, split_numbers
+from tailrace.runtime.run import Run
 from tailrace.runtime.wire import encode
 from tailrace.topology import Topology
 
@@ -39,7 +40,6 @@ MOST_TUPLES = 80
 BODY_BYTES = 2_500
 """Too many for two tuples to leave together."""
 
-WORKERS = 2
 SPARE_S = 60.0
 
 
@@ -102,11 +102,17 @@ class _Blank(Sequence[bytes]):
         return self._number
 
 
+def home(senders: int) -> list[int]:
+    """The worker of each task, if so many have them."""
+    return [task % senders for task in range(TASKS)]
+
+
 @dataclass(frozen=True)
 class BurstSource:
-    """Its even tasks, which are in the first worker of two, send. The others are there for the places they take."""
+    """Its tasks in all workers but the last send. The others are there for the places they take."""
 
     bursts: Bursts
+    senders: int
     replayable: bool = True
 
     def splits(self, tasks: int) -> Sequence[str]:
@@ -114,7 +120,8 @@ class BurstSource:
 
     def open(self, start: SplitStart) -> TimetableReader:
         index, splits = split_numbers(start.split)
-        due_ns = () if index % WORKERS else self.bursts.due_ns[index // WORKERS]
+        row, worker = divmod(index, self.senders + 1)
+        due_ns = () if worker == self.senders else self.bursts.due_ns[row * self.senders + worker]
         return TimetableReader(_Blank(len(due_ns)), due_ns, start, index, splits)
 
 
@@ -127,33 +134,42 @@ class BurstOutcome:
     blocked_ms: list[float]
 
 
-def run_bursts(bursts: Bursts, tail: Tail, **options: Any) -> BurstOutcome:
-    """All tasks that send are in one worker, and the one that receives is in the other, beyond the limited link.
+def _here(topology: Topology, **options: Any) -> Run:
+    run: Run = topology.run(host(), **options)
+    return run
+
+
+def run_bursts(
+    bursts: Bursts, tail: Tail, *, senders: int = 1, start: Callable[..., Run] = _here, **options: Any
+) -> BurstOutcome:
+    """Tasks that send are in so many workers, and the one that receives is in another, beyond the limited link.
 
     Over TCP, so that limits of a machine can be put in its place: ``link_mbps=None``. ``options`` are those of a run.
     """
-    sources = WORKERS * TASKS - 1
+    workers = senders + 1
+    sources = workers * TASKS // senders - 1
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
         topology = Topology("bursts")
-        stream = topology.source("tasks", BurstSource(bursts), tasks=sources)
+        stream = topology.source("tasks", BurstSource(bursts, senders), tasks=sources)
         stream.sink("end", to_call(partial(Ending, folder, whole)), tasks=1)
         link = {"link_mbps": bursts.bytes_per_s * 8 / 1e6, "outgoing_tuples": MOST_TUPLES, "ring": False}
-        run = topology.run(host(), workers=WORKERS, tail=tail, **{**link, **options})
+        run = start(topology, workers=workers, tail=tail, **{**link, **options})
         timeout_s = 2 * max(due_ns[-1] for due_ns in bursts.due_ns) / SECOND_NS + SPARE_S
         if not run.awaitTermination(timeout_s):
             run.stop(0.0)
             raise TailraceError(f"a workload did not finish: workload=bursts timeout_s={timeout_s:.0f}")
         assert run.lastProgress is not None
-        return _outcome_of(bursts, Path(folder), run.lastProgress)
+        return _outcome_of(bursts, Path(folder), run.lastProgress, senders)
 
 
-def _outcome_of(bursts: Bursts, folder: Path, progress: dict[str, Any]) -> BurstOutcome:
-    sources = WORKERS * TASKS - 1
-    latencies_ns: list[list[int]] = [[] for _ in range(TASKS)]
+def _outcome_of(bursts: Bursts, folder: Path, progress: dict[str, Any], senders: int) -> BurstOutcome:
+    told = next(operator for operator in progress["operators"] if operator["name"] == "tasks")["tasks"]
+    places = [index for index in range(len(told)) if index % (senders + 1) != senders]  # of those that send
+    latencies_ns: list[list[int]] = [[] for _ in places]
     for arrival in arrivals(folder):
-        latencies_ns[arrival.root % sources // WORKERS].append(arrival.done_ns - arrival.due_ns)
+        latencies_ns[places.index(arrival.root % len(told))].append(arrival.done_ns - arrival.due_ns)
     wanted = [len(due_ns) for due_ns in bursts.due_ns]
     if list(map(len, latencies_ns)) != wanted:
         raise TailraceError(f"a workload lost tuples, or doubled some: got={list(map(len, latencies_ns))} of={wanted}")
-    tasks = next(operator for operator in progress["operators"] if operator["name"] == "tasks")["tasks"][::WORKERS]
+    tasks = [told[place] for place in places]
     return BurstOutcome(latencies_ns, [one["largestBacklog"] for one in tasks], [one["blockedMs"] for one in tasks])

@@ -1,0 +1,38 @@
+"""Policies by name, for the command line and for configurations: ``lbf``, ``replicate=0.2``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tailrace.errors import OptionError
+
+Policy = TypeVar("Policy")
+
+
+@dataclass(frozen=True)
+class Named(Generic[Policy]):
+    """What a text stands for: a name alone, or one with a number."""
+
+    option: str
+    what: str
+    plain: Mapping[str, Callable[[], Policy]]
+    numbered: Mapping[str, Callable[[float], Policy]]
+    example: str
+
+    def __call__(self, text: str) -> Policy:
+        name, given, number = text.partition("=")
+        if name in self.plain and not given:
+            return self.plain[name]()
+        if name in self.numbered:
+            return self.numbered[name](self._number(text, number))
+        known = ", ".join([*self.plain, *(f"{name}=NUMBER" for name in self.numbered)])
+        raise OptionError(f"unknown {self.what}: {self.option}={text}: did you mean one of {known}?")
+
+    def _number(self, text: str, number: str) -> float:
+        try:
+            return float(number)
+        except ValueError:
+            fault = f"a {self.what} needs a number: {self.option}={text}"
+            raise OptionError(f"{fault}: did you mean {self.example}?") from None

@@ -1,0 +1,93 @@
+"""Words that workers of one machine share, with a lock: a file in memory without a name, of which nothing is left.
+
+Others open it through the maker's list of open files. The kernel frees it with the last process that has it, and takes
+the lock from one that dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import secrets
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailrace.core.nodelink import NodeLink
+from tailrace.errors import SegmentError
+
+WORD = 8  # bytes
+NONCE = 2  # words at the beginning
+
+
+class LinkMemory:
+    """Mapped words, all 0 at first. The lock is for one thread of each process."""
+
+    def __init__(self, number: int, nonce: str) -> None:
+        self.number = number  # of the file
+        self.nonce = nonce
+        self._memory = mmap.mmap(number, os.fstat(number).st_size)
+        self._view = memoryview(self._memory).cast("q")
+        self.words = self._view[NONCE:]
+
+    @classmethod
+    def make(cls, count: int) -> LinkMemory:
+        """So many words. Raises SegmentError if there is no memory for them."""
+        nonce = secrets.token_bytes(NONCE * WORD)
+        number = -1
+        try:
+            number = os.memfd_create("tailrace-link", os.MFD_CLOEXEC)
+            os.posix_fallocate(number, 0, (NONCE + count) * WORD)
+            os.pwrite(number, nonce, 0)
+            return cls(number, nonce.hex())
+        except OSError as error:
+            _close(number)
+            raise SegmentError(f"no shared memory for a link: words={count}: {error.strerror}") from error
+
+    @classmethod
+    def open(cls, pid: int, number: int, nonce: str, count: int) -> LinkMemory:
+        """What another process has made. Raises SegmentError if it cannot be had, or is something else."""
+        path = f"/proc/{pid:d}/fd/{number:d}"
+        own = -1
+        try:
+            status = Path(path).stat()
+            if stat.S_ISREG(status.st_mode) and status.st_size == (NONCE + count) * WORD:
+                own = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                if os.pread(own, NONCE * WORD, 0).hex() == nonce:
+                    return cls(own, nonce)
+        except OSError as error:
+            _close(own)
+            raise SegmentError(f"no such memory: {error}; is its maker in another container?") from error
+        _close(own)
+        raise SegmentError(f"another file than was meant: path={path}; is its maker in another container?")
+
+    def take(self) -> bool:
+        """Have the words to ourselves until ``release``. False if another has them."""
+        try:
+            fcntl.flock(self.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        fcntl.flock(self.number, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        self.words.release()
+        self._view.release()
+        self._memory.close()
+        os.close(self.number)
+
+
+def _close(number: int) -> None:
+    if number >= 0:
+        os.close(number)
+
+
+@dataclass(frozen=True)
+class SharedLink:
+    """The words, and a worker's view of them."""
+
+    memory: LinkMemory
+    view: NodeLink
