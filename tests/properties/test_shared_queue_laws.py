@@ -21,6 +21,7 @@ from tailrace.core.plan import make_plan
 from tailrace.core.sharedqueue import PORTION_NS, SharedQueue, divided, portions
 from tailrace.core.task import Task
 from tailrace.policy import Grouping, least_work, shuffle
+from tailrace.policy.tail import Tail
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology
@@ -58,8 +59,9 @@ class Drawing:
     def __init__(self, kind: Any, grouping: Grouping) -> None:
         topology = Topology("t")
         kind(topology.source("s", SimSource("s", 5), tasks=1), grouping).sink("out", SimSink(), tasks=1)
-        plan = make_plan(topology, 1, shared_queues="worker")
-        around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1))
+        plan = make_plan(topology, 1)
+        limits, tail = LedgerLimits(9, 1_000), Tail(shared_queues="worker")
+        around = Surroundings(plan, 0, 1, limits, ManualClock(1), Random(1), tail=tail)
         body = plan.operators[1].operator.body
         self.tasks: list[Task] = [
             assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), around)

@@ -9,7 +9,7 @@ together.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -25,7 +25,17 @@ from tailrace.core.coordinator import Coordinator, Phase, WorkerState
 from tailrace.core.hedging import Hedging
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.membership import ACCEPT, REFUSE, LinkSequence, Membership
-from tailrace.core.messages import Command, Drain, FromWorker, Members, Persist, Prefixes, Recover, Send, ToWorker
+from tailrace.core.messages import (
+    Command,
+    Drain,
+    FromWorker,
+    Member,
+    Persist,
+    Prefixes,
+    Recover,
+    Send,
+    ToWorker,
+)
 from tailrace.core.opentask import OpenBundle, OpenTask
 from tailrace.core.plan import OperatorPlan, SplitPlan
 from tailrace.core.receivinghalf import ReceivingHalves
@@ -502,9 +512,9 @@ def circle_left_late() -> Patch:
     """A worker that acts on a membership puts tuples into the node's queue of the one before, for a while."""
     original = SimWorker.gather
 
-    def gather(self: SimWorker, news: Members) -> None:
+    def gather(self: SimWorker, members: Mapping[int, Member]) -> None:
         before = self.node_queues
-        original(self, news)
+        original(self, members)
         now, self.node_queues = self.node_queues, before or self.node_queues
         self.cluster.engine.after(300 * MILLISECOND_NS, lambda: setattr(self, "node_queues", now))
 

@@ -14,6 +14,7 @@ from tailrace.core.circle import Circle
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.messages import Member, Position
 from tailrace.core.plan import make_plan
+from tailrace.policy.tail import Tail
 from tailrace.runtime.channels import Channel, offer_ring, take_ring
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.nodequeue import NodeQueue
@@ -36,6 +37,9 @@ class Alone(NobodyHere):
     def member(self, worker: int) -> Member | None:
         return None
 
+    def counts(self, worker: int, epoch: int) -> bool:
+        return True
+
     def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
         raise AssertionError("nobody to connect to")
 
@@ -55,6 +59,10 @@ def _failed(error: BaseException) -> None:
     raise error
 
 
+def _no_runner(name: str) -> Runner:
+    raise AssertionError("it has one")
+
+
 class Desk:
     """Tasks with runners of their own, which sleep or do not, and somebody else's end of the node's queue."""
 
@@ -62,8 +70,9 @@ class Desk:
         topology = Topology("t")
         source = topology.source("s", SimSource("s", 5), tasks=1)
         source.map("work", mark("w"), tasks=TASKS).sink("out", SimSink(), tasks=1)
-        plan = make_plan(topology, 1, shared_queues="node")
-        around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1))
+        plan = make_plan(topology, 1)
+        limits, tail = LedgerLimits(9, 1_000), Tail(shared_queues="node")
+        around = Surroundings(plan, 0, 1, limits, ManualClock(1), Random(1), tail=tail)
         near = Alone()
         self.hosts: list[TaskHost] = []
         for number in range(1, 1 + TASKS):
@@ -71,7 +80,7 @@ class Desk:
             task = assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), around)
             self.hosts.append(TaskHost(task, near, Kind.BLOCKING))
         self.runners = [Runner(f"work/{number}", _failed) for number in range(TASKS)]
-        self.pool = Pool(around.queues[1], self.hosts, near, Runner("intake", _failed))
+        self.pool = Pool(around.queues[1], self.hosts, near, Runner("intake", _failed), _no_runner)
         for runner, host in zip(self.runners, self.hosts, strict=True):
             runner.adopt(host)
         made = offer_ring("pool", "queue")
@@ -96,7 +105,7 @@ class Desk:
     @property
     def here(self) -> list[int]:
         """Tuples in each bundle of the worker's own queue."""
-        return [len(bundle[5]) for _, _, bundle in self.pool._queue._entries]
+        return [len(bundle[5]) for _, _, bundle in self.pool.queue._entries]
 
     @property
     def there(self) -> list[int]:
@@ -153,9 +162,9 @@ def test_what_does_not_fit_stays_and_pauses_the_links_when_it_is_too_much(desk: 
     desk.asleep()
     desk.come(*[1] * 9, bytes_each=200_000)
     assert len(desk.here) == 4, "five fill the ring"
-    assert not desk.pool._in.paused
+    assert not desk.pool.paused
     desk.come(*[1] * 60, bytes_each=200_000)
-    assert desk.pool._in.paused
+    assert desk.pool.paused
     assert desk.there == [1] * 5
 
 

@@ -209,9 +209,9 @@ class Sender:
         lane.bundles.extend(bundle for part in waiting for bundle in part)
 
     def _put_again(self) -> None:
-        """What there was no room for, unless its queue is gone, and all that was in it."""
+        """What there was no room for. A queue that is gone, with all that was in it, takes it too."""
         for lane, (queue, payload) in tuple(self._unput.items()):
-            if self._near.queue_for(lane.target) is not queue or queue.put(payload):
+            if queue.put(payload):
                 del self._unput[lane]
 
     def _encoded(self, lane: Lane, bundles: list[Bundle]) -> tuple[bytes, list[Bundle]]:
