@@ -80,7 +80,8 @@ class Desk:
             task = assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), around)
             self.hosts.append(TaskHost(task, near, Kind.BLOCKING))
         self.runners = [Runner(f"work/{number}", _failed) for number in range(TASKS)]
-        self.pool = Pool(around.queues[1], self.hosts, near, Runner("intake", _failed), _no_runner)
+        self.reader = Runner("intake", _failed)
+        self.pool = Pool(around.queues[1], self.hosts, near, self.reader, _no_runner)
         for runner, host in zip(self.runners, self.hosts, strict=True):
             runner.adopt(host)
         made = offer_ring("pool", "queue")
@@ -117,6 +118,8 @@ class Desk:
 
     def close(self) -> None:
         self.pool.draw_from(None)
+        self.pool.empty(None)
+        self.reader.do_posted()
         for host in self.hosts:
             host.listen()
         self.node.close()
@@ -181,3 +184,26 @@ def test_a_task_with_nothing_of_its_own_draws_from_the_node(desk: Desk) -> None:
     task.run(0)
     assert [bundle[5] for lane in task.lanes for bundle in lane.bundles] == [[("s", 0, 5, "w")]]
     assert not task.runnable, "it has looked, and will be told"
+
+
+def test_a_queue_that_is_no_longer_wanted_is_emptied_into_tasks_in_turn_whenever_others_put(desk: Desk) -> None:
+    for host in desk.hosts[:2]:
+        host.share(None)
+    desk.other.put(encode([(1, 0, 0, 1, None, [b"x"])]))
+    desk.pool.draw_from(None)
+    desk.pool.empty(desk.node)
+    desk.reader.do_posted()
+    for emission in (2, 3, 4):  # from a worker that has not heard of it yet
+        desk.other.put(encode([(emission, 0, 0, emission, None, [b"x"])]))
+        desk.reader.turn(0)
+    own = [[bundle[0] for bundle in host.task.queue] for host in desk.hosts[:2]]  # type: ignore[attr-defined]
+    assert own == [[1, 4], [2]]
+    assert [bundle[0] for _, _, bundle in desk.pool.queue._entries] == [3], "the third task still shares"
+    assert desk.there == []
+
+
+def test_nothing_is_passed_on_to_a_queue_that_is_no_longer_wanted(desk: Desk) -> None:
+    desk.asleep()
+    desk.pool.draw_from(None)
+    desk.come(1, 3)
+    assert (desk.here, desk.there) == ([1, 3], [])
