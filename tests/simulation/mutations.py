@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import CommittingWriter, Entry
-from tailrace.core import assembly, plan, router, sendinghalf, sharedqueue, stage
+from tailrace.core import assembly, plan, router, sendinghalf, sharedqueue, stage, task
 from tailrace.core.acks import HEDGE
 from tailrace.core.coordinator import Coordinator, Phase, WorkerState
 from tailrace.core.hedging import Hedging
@@ -521,6 +521,16 @@ def circle_left_late() -> Patch:
     return patch.object(SimWorker, "gather", gather)
 
 
+def left_behind() -> Patch:
+    """A task that changes queues leaves what waits in the one."""
+    return patch.object(task, "_taken_from", lambda queue: [])
+
+
+def node_queue_forgotten() -> Patch:
+    """A worker looks no more at what is in a node's queue when it is switched off."""
+    return patch.object(SimWorker, "empty_node_queues", lambda self: None)
+
+
 @contextmanager
 def torn_bundles() -> Iterator[None]:
     """Seeds are of one shape, in which bundles end batch by batch, on a network that loses one frame in ten."""
@@ -559,6 +569,7 @@ def children_told_at_once() -> Patch:
 AHEAD = "is ahead of"
 DOUBLED = r"sink \w+: doubled"
 STUCK = "the run never finished"
+IN_VAIN = f"{STUCK}|was in vain"
 
 
 @dataclass(frozen=True)
@@ -570,6 +581,7 @@ class Mutation:
     expect: str  # what the failure must say, as a regular expression
     seeds: int = 400  # within which the simulation must fail
     first: int = 0  # those before it take long to find nothing
+    sharing: bool = False  # with shared queues switched again and again
     redundant: str = ""  # why it does not fail
 
     @property
@@ -655,8 +667,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("what is cancelled belongs to a complete root", cancelled_when_hedged, "cancelled before it is complete"),
     Mutation("recovery forgets hedges", hedges_survive_recovery, "though recovery has emitted it since"),
     Mutation("what is thrown away is not acknowledged", thrown_away_is_acknowledged, AHEAD),
-    Mutation("parts of a bundle make up its ack id", parts_keep_the_id, f"{STUCK}|was in vain"),
-    Mutation("a node's queue is left with its epochs", circle_left_late, f"{STUCK}|was in vain"),
+    Mutation("parts of a bundle make up its ack id", parts_keep_the_id, IN_VAIN),
+    Mutation("a node's queue is left with its epochs", circle_left_late, IN_VAIN),
+    Mutation("who changes queues brings what waits", left_behind, IN_VAIN, sharing=True),
+    Mutation("an unwanted node's queue is emptied", node_queue_forgotten, IN_VAIN, first=200, sharing=True),
     Mutation("children are told together with their bundle", children_told_at_once, AHEAD),
 )
 
@@ -666,7 +680,7 @@ def try_out(mutation: Mutation) -> Verdict:
     with mutation.apply():
         for seed in range(mutation.first, mutation.seeds):
             try:
-                run_seed(seed)
+                run_seed(seed, sharing=mutation.sharing)
             except SimulationFailure as failure:
                 if mutation.redundant or re.search(mutation.expect, str(failure)):
                     return Verdict(mutation.name, seed + 1, seed, str(failure))

@@ -317,11 +317,14 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
 
 
 def share_differently(cluster: Cluster, rng: Random) -> None:
-    """Switch, now and again, until the network is quiet."""
+    """Switch now and again, a few times or many, until the network is quiet."""
+    times = rng.choice([2, 3, 10, 40])
     at_ns = 0
-    while (at_ns := at_ns + rng.randrange(5, 120) * MS) < cluster.network.quiet_after_ns:
-        scope = rng.choice(SCOPES)
-        cluster.engine.after(at_ns, lambda scope=scope: cluster.switch(shared_queues=scope))  # type: ignore[misc]
+    for _ in range(times):
+        at_ns += rng.randrange(2, 40) * MS
+        if at_ns < cluster.network.quiet_after_ns:
+            scope = rng.choice(SCOPES)
+            cluster.engine.after(at_ns, lambda scope=scope: cluster.switch(shared_queues=scope))  # type: ignore[misc]
 
 
 def strike(cluster: Cluster) -> None:
