@@ -83,6 +83,32 @@ def test_every_tuple_once_though_a_worker_dies_meanwhile() -> None:
     assert sum(restarts(progress)) == 1 and progress["reemitted"] > 0
 
 
+def heavy(number: int) -> bytes:
+    return number.to_bytes(4) + b"x" * 30_000
+
+
+def number_of(value: bytes) -> int:
+    time.sleep(0.002)
+    return int.from_bytes(value[:4])
+
+
+def test_what_a_full_node_s_queue_had_no_room_for_is_not_forgotten_when_it_is_switched_off() -> None:
+    sink = tr.to_list()
+    topology = tr.Topology("heavy")
+    heavies = topology.source("numbers", tr.from_iterable(range(700)), tasks=1).map("heavy", heavy, tasks=2)
+    heavies.map("work", number_of, tasks=4, kind="blocking").sink("out", sink, tasks=1)
+    with running(topology, workers=2, tail=tr.Tail(shared_queues="node"), recovery_timeout_s=2) as run:
+        wait_until(lambda: _queued(run, "work") > 20, 20, "a queue that is full")
+        run.tail(shared_queues=None)
+        progress = finish(run)
+    assert_same_rows(sink.values, range(700))
+    assert progress["reemitted"] == 0
+
+
+def _queued(run: tr.Run, operator: str) -> int:
+    return next(int(one["queued"]) for one in run._server.progress()["operators"] if one["name"] == operator)
+
+
 def who_reads(number: int) -> tuple[int, bool]:
     """In which process, and whether there is a thread that reads for all tasks of an operator."""
     time.sleep(0.002)

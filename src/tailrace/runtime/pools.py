@@ -41,6 +41,7 @@ class Pools:
         self._near = near
         self._plan = plan
         self._run = run
+        self._wanted: str | None = None
         self._members: Mapping[int, Member] = {}
         self._pools: dict[int, Pool] = {}  # by operator
         for index, queue in queues.items():
@@ -50,6 +51,9 @@ class Pools:
 
     def switch(self, wanted: str | None) -> None:
         """Have tasks draw from one queue in each worker, or on each node, or from their own."""
+        if wanted == self._wanted:
+            return
+        self._wanted = wanted
         for pool in self._pools.values():
             for host in pool.hosts:
                 shared = pool if self._plan.shares(host.task.number, wanted) else None

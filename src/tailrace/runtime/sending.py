@@ -183,8 +183,9 @@ class Sender:
         self._bundle_bytes = near.bundle_bytes = (self._bundle_bytes + _weigh(lane.bundles[-1])) // 2 + 1
         bundles = lane.take()
         near.task.receive(bundles)
-        if near.pool is not None:
-            near.pool.wake(near, tuples_in(bundles))
+        pool = near.pool  # which it may leave at any time
+        if pool is not None:
+            pool.wake(near, tuples_in(bundles))
         elif near.runner is not self._runner:
             near.wake()
 
