@@ -1,9 +1,10 @@
-"""Whoever draws which part of which bundle: each tuple is run once, and what the ledger hears makes up its ids."""
+"""Whoever draws which part of which bundle, from a queue that tasks join and leave: each tuple is run once, and what
+the ledger hears makes up its ids."""
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, deque
 from functools import reduce
 from operator import xor
 from random import Random
@@ -21,6 +22,7 @@ from tailrace.core.plan import make_plan
 from tailrace.core.sharedqueue import PORTION_NS, SharedQueue, divided, portions
 from tailrace.core.task import Task
 from tailrace.policy import Grouping, least_work, shuffle
+from tailrace.policy.tail import Tail
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology
@@ -58,13 +60,15 @@ class Drawing:
     def __init__(self, kind: Any, grouping: Grouping) -> None:
         topology = Topology("t")
         kind(topology.source("s", SimSource("s", 5), tasks=1), grouping).sink("out", SimSink(), tasks=1)
-        plan = make_plan(topology, 1, shared_queues="worker")
-        around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1))
+        plan = make_plan(topology, 1)
+        limits, tail = LedgerLimits(9, 1_000), Tail(shared_queues="worker")
+        around = Surroundings(plan, 0, 1, limits, ManualClock(1), Random(1), tail=tail)
         body = plan.operators[1].operator.body
         self.tasks: list[Task] = [
             assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), around)
             for number in range(1, 1 + TASKS)
         ]
+        self.queue = around.queues[1]
         self.put: list[tuple[Any, ...]] = []
         self._tracked = grouping.name == "least_work"
 
@@ -79,8 +83,8 @@ class Drawing:
 
     def draw(self, task: int, portion: int) -> None:
         drawing = self.tasks[task]
-        assert drawing.tap is not None
-        drawing.tap.portion = portion
+        if drawing.tap is not None:
+            drawing.tap.portion = portion
         if isinstance(drawing, AsyncTask):
             call = drawing.next_call()
             if call is not None:
@@ -90,6 +94,11 @@ class Drawing:
         for one in self.tasks:
             if one.receiving is not None:
                 one.receiving.look_up()
+
+    def switch(self, task: int) -> None:
+        """Have it draw from the queue of all if it has its own, or the other way round."""
+        one = self.tasks[task]
+        one.draw_from(self.queue if one.tap is None else None)
 
     @property
     def sent(self) -> list[Any]:
@@ -102,12 +111,14 @@ class Drawing:
 
     def check_open(self) -> None:
         """The ledger waits as long as a tuple does."""
-        queue = self.tasks[0].tap._queue  # type: ignore[union-attr]
-        for emission in {bundle[0] for _, _, bundle in queue._entries}:
+        waiting = [bundle for _, _, bundle in self.queue._entries]
+        for task in self.tasks:
+            waiting += task.queue if isinstance(task.queue, deque) else []
+        for emission in {bundle[0] for bundle in waiting}:
             assert self.register(emission), "the ledger would take for done what still waits"
 
     def check(self) -> None:
-        assert all(not task.queue for task in self.tasks)
+        assert not self.queue and all(not task.queue for task in self.tasks)
         for emission in {bundle[0] for bundle in self.put}:
             assert not self.register(emission), "the ledger would wait for ever"
         for task in self.tasks:
@@ -119,6 +130,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("arrive"), st.integers(0, TASKS - 1), st.integers(1, 3), st.integers(1, 6)),
         st.tuples(st.just("draw"), st.integers(0, TASKS - 1), st.sampled_from([1, 1, 2, 64]), st.just(0)),
+        st.tuples(st.just("switch"), st.integers(0, TASKS - 1), st.just(0), st.just(0)),
     ),
     max_size=40,
 )
@@ -128,11 +140,14 @@ STEPS = st.lists(
 @given(st.sampled_from(KINDS), st.booleans(), STEPS)
 @example(plain, False, [("arrive", 0, 1, 5), ("draw", 1, 2, 0), ("draw", 2, 1, 0)])
 @example(batched, True, [("arrive", 0, 1, 3), ("draw", 1, 1, 0)])
+@example(plain, True, [("arrive", 0, 1, 5), ("draw", 1, 2, 0), ("switch", 0, 0, 0), ("switch", 1, 0, 0)])
 def test_ids_balance_whoever_runs_which_part(kind: Any, by_load: bool, steps: list[tuple[Any, ...]]) -> None:
     drawing = Drawing(kind, least_work(itself) if by_load else shuffle())
     for action, task, one, other in steps:
         if action == "arrive":
             drawing.arrive(task, one, other)
+        elif action == "switch":
+            drawing.switch(task)
         else:
             drawing.draw(task, one)
         drawing.check_open()
@@ -147,7 +162,7 @@ def test_ids_balance_whoever_runs_which_part(kind: Any, by_load: bool, steps: li
 
 def test_what_is_left_of_a_bundle_stays_in_front_and_belongs_to_whom_it_was_meant_for() -> None:
     drawing = Drawing(plain, shuffle())
-    queue: SharedQueue = drawing.tasks[0].tap._queue  # type: ignore[union-attr]
+    queue = drawing.queue
     drawing.arrive(2, 1, 5)
     drawing.arrive(0, 2, 1)
     seen = [queue.draw(2) for _ in range(4)]

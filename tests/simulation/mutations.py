@@ -9,7 +9,7 @@ together.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -19,13 +19,23 @@ from unittest.mock import patch
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import CommittingWriter, Entry
-from tailrace.core import assembly, plan, router, sendinghalf, sharedqueue, stage
+from tailrace.core import assembly, plan, router, sendinghalf, sharedqueue, stage, task
 from tailrace.core.acks import HEDGE
 from tailrace.core.coordinator import Coordinator, Phase, WorkerState
 from tailrace.core.hedging import Hedging
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.membership import ACCEPT, REFUSE, LinkSequence, Membership
-from tailrace.core.messages import Command, Drain, FromWorker, Members, Persist, Prefixes, Recover, Send, ToWorker
+from tailrace.core.messages import (
+    Command,
+    Drain,
+    FromWorker,
+    Member,
+    Persist,
+    Prefixes,
+    Recover,
+    Send,
+    ToWorker,
+)
 from tailrace.core.opentask import OpenBundle, OpenTask
 from tailrace.core.plan import OperatorPlan, SplitPlan
 from tailrace.core.receivinghalf import ReceivingHalves
@@ -502,13 +512,23 @@ def circle_left_late() -> Patch:
     """A worker that acts on a membership puts tuples into the node's queue of the one before, for a while."""
     original = SimWorker.gather
 
-    def gather(self: SimWorker, news: Members) -> None:
+    def gather(self: SimWorker, members: Mapping[int, Member]) -> None:
         before = self.node_queues
-        original(self, news)
+        original(self, members)
         now, self.node_queues = self.node_queues, before or self.node_queues
         self.cluster.engine.after(300 * MILLISECOND_NS, lambda: setattr(self, "node_queues", now))
 
     return patch.object(SimWorker, "gather", gather)
+
+
+def left_behind() -> Patch:
+    """A task that changes queues leaves what waits in the one."""
+    return patch.object(task, "_taken_from", lambda queue: [])
+
+
+def node_queue_forgotten() -> Patch:
+    """A worker looks no more at what is in a node's queue when it is switched off."""
+    return patch.object(SimWorker, "empty_node_queues", lambda self: None)
 
 
 @contextmanager
@@ -549,6 +569,7 @@ def children_told_at_once() -> Patch:
 AHEAD = "is ahead of"
 DOUBLED = r"sink \w+: doubled"
 STUCK = "the run never finished"
+IN_VAIN = f"{STUCK}|was in vain"
 
 
 @dataclass(frozen=True)
@@ -560,6 +581,7 @@ class Mutation:
     expect: str  # what the failure must say, as a regular expression
     seeds: int = 400  # within which the simulation must fail
     first: int = 0  # those before it take long to find nothing
+    sharing: bool = False  # with shared queues switched again and again
     redundant: str = ""  # why it does not fail
 
     @property
@@ -645,8 +667,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("what is cancelled belongs to a complete root", cancelled_when_hedged, "cancelled before it is complete"),
     Mutation("recovery forgets hedges", hedges_survive_recovery, "though recovery has emitted it since"),
     Mutation("what is thrown away is not acknowledged", thrown_away_is_acknowledged, AHEAD),
-    Mutation("parts of a bundle make up its ack id", parts_keep_the_id, f"{STUCK}|was in vain"),
-    Mutation("a node's queue is left with its epochs", circle_left_late, f"{STUCK}|was in vain"),
+    Mutation("parts of a bundle make up its ack id", parts_keep_the_id, IN_VAIN),
+    Mutation("a node's queue is left with its epochs", circle_left_late, IN_VAIN),
+    Mutation("who changes queues brings what waits", left_behind, IN_VAIN, sharing=True),
+    Mutation("an unwanted node's queue is emptied", node_queue_forgotten, IN_VAIN, first=200, sharing=True),
     Mutation("children are told together with their bundle", children_told_at_once, AHEAD),
 )
 
@@ -656,7 +680,7 @@ def try_out(mutation: Mutation) -> Verdict:
     with mutation.apply():
         for seed in range(mutation.first, mutation.seeds):
             try:
-                run_seed(seed)
+                run_seed(seed, sharing=mutation.sharing)
             except SimulationFailure as failure:
                 if mutation.redundant or re.search(mutation.expect, str(failure)):
                     return Verdict(mutation.name, seed + 1, seed, str(failure))

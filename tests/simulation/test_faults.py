@@ -68,6 +68,15 @@ def test_promises_hold_under_send_schedulers() -> None:
     assert [outcome.events for outcome in outcomes[:5]] != [outcome.events for outcome in plain], "nothing is scheduled"
 
 
+def test_promises_hold_while_queues_are_shared_in_one_way_and_another() -> None:
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        chunks = pool.map(partial(run_chunk, sharing=True), [range(low, low + 12) for low in range(0, 48, 12)])
+        outcomes = [outcome for chunk in chunks for outcome in chunk]
+    assert sum(outcome.deaths > 0 for outcome in outcomes) > 20
+    plain = [run_seed(seed) for seed in range(5)]
+    assert [outcome.events for outcome in outcomes[:5]] != [outcome.events for outcome in plain], "nothing is switched"
+
+
 @pytest.mark.slow
 def test_the_limit_of_events_is_generous(outcomes: list[Outcome]) -> None:
     assert 2 * max(outcome.events for outcome in outcomes) < MAX_EVENTS

@@ -31,14 +31,15 @@ def test_late_roots_are_hedged_and_every_row_comes_once(spark: SparkSession) -> 
     try:
         with running_on(spark, topology, workers=2) as run:
             wait_until(lambda: durable(run) > ROWS // 4, 60, "a quarter")
+            run.tail(shared_queues=None)
             kill(run, 1)
             wait_until(lambda: durable(run) > ROWS // 2 or not run.isActive, 60, "half of it")
-            run.tail(replay=None)
+            run.tail(replay=None, shared_queues="node")
             progress = finish(run, 60)
     finally:
         for name in OPTIONS:
             spark.conf.unset(name)
-    assert progress["tail"]["replay"] is None and progress["tail"]["shared_queues"] == "worker"
+    assert progress["tail"]["replay"] is None and progress["tail"]["shared_queues"] == "node"
     assert progress["replay"]["hedges"] > 0 and progress["replay"]["won"] > 0
     assert progress["recoveries"] >= 1
     assert sorted(row["n"] for row in rows.values) == list(range(ROWS))

@@ -10,6 +10,7 @@ import pytest
 
 from tailrace.core.plan import make_plan
 from tailrace.core.receivinghalf import ReceivingHalves
+from tailrace.core.sharing import check_sharing
 from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import broadcast, fields, least_work, local, partial_key, pull, shuffle
@@ -48,11 +49,12 @@ MAY: dict[str, Declare] = {
 
 @pytest.mark.parametrize("name", MAY)
 def test_tasks_share_where_any_may_run_any_tuple(name: str) -> None:
-    plan = make_plan(declared(MAY[name]), 2, shared_queues="worker")
-    assert [operator.name for operator in plan.operators if operator.shared] == ["work"]
+    plan = make_plan(declared(MAY[name]), 2)
+    check_sharing(plan, "worker")
+    assert [operator.name for operator in plan.operators if operator.scope("worker")] == ["work"]
     first = plan.operators[1].first_task
-    assert all(plan.shares(first + task) for task in range(4))
-    assert not any(operator.shared for operator in make_plan(declared(MAY[name]), 2).operators)
+    assert all(plan.shares(first + task, "worker") for task in range(4))
+    assert not any(plan.shares(task, None) for task in range(len(plan.home)))
 
 
 MAY_NOT: dict[str, tuple[Declare, str]] = {
@@ -87,7 +89,7 @@ MAY_NOT: dict[str, tuple[Declare, str]] = {
 def test_a_run_in_which_nobody_may_share_is_refused_with_the_reasons(name: str) -> None:
     declare, why = MAY_NOT[name]
     with pytest.raises(OptionError) as refusal:
-        make_plan(declared(declare), 2, shared_queues="worker")
+        check_sharing(make_plan(declared(declare), 2), "worker")
     text = str(refusal.value)
     assert text.startswith("no operator's tasks may draw from one queue: shared_queues='worker': work: ")
     assert why in text and "out: it has one task" in text
@@ -97,8 +99,9 @@ def test_a_run_in_which_nobody_may_share_is_refused_with_the_reasons(name: str) 
 @pytest.mark.parametrize("name", MAY_NOT)
 def test_operators_that_may_not_keep_their_queues_beside_one_that_may(name: str) -> None:
     topology = declared(lambda stream: MAY_NOT[name][0](stream).map("free", nothing, tasks=3))
-    plan = make_plan(topology, 2, shared_queues="worker")
-    assert [operator.name for operator in plan.operators if operator.shared] == ["free"]
+    plan = make_plan(topology, 2)
+    check_sharing(plan, "worker")
+    assert [operator.name for operator in plan.operators if operator.scope("worker")] == ["free"]
 
 
 def test_a_committing_sink_keeps_its_queues() -> None:
@@ -106,14 +109,15 @@ def test_a_committing_sink_keeps_its_queues() -> None:
     stream = topology.source("s", SimSource("s", 5)).map("work", nothing, tasks=4)
     stream.sink("out", SimSink(), tasks=2)
     stream.sink("loose", SimSink(committing=False), tasks=2)
-    shared = [operator.name for operator in make_plan(topology, 1, shared_queues="worker").operators if operator.shared]
+    shared = [operator.name for operator in make_plan(topology, 1).operators if operator.scope("worker")]
     assert shared == ["work", "loose"]
 
 
 def test_a_task_alone_in_its_worker_shares_with_nobody() -> None:
-    plan = make_plan(declared(lambda stream: stream.map("work", nothing, tasks=3)), 2, shared_queues="worker")
+    plan = make_plan(declared(lambda stream: stream.map("work", nothing, tasks=3)), 2)
     homes = [plan.home[2 + task] for task in range(3)]
-    assert [plan.shares(2 + task) for task in range(3)] == [homes.count(home) > 1 for home in homes]
+    assert all(plan.shares(2 + task, "node") for task in range(3)), "there may be others on its machine"
+    assert [plan.shares(2 + task, "worker") for task in range(3)] == [homes.count(home) > 1 for home in homes]
     assert sorted(map(homes.count, homes)) == [1, 2, 2]
 
 

@@ -14,6 +14,7 @@ from tailrace.core.circle import Circle
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.messages import Member, Position
 from tailrace.core.plan import make_plan
+from tailrace.policy.tail import Tail
 from tailrace.runtime.channels import Channel, offer_ring, take_ring
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.nodequeue import NodeQueue
@@ -36,6 +37,9 @@ class Alone(NobodyHere):
     def member(self, worker: int) -> Member | None:
         return None
 
+    def counts(self, worker: int, epoch: int) -> bool:
+        return True
+
     def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
         raise AssertionError("nobody to connect to")
 
@@ -55,6 +59,10 @@ def _failed(error: BaseException) -> None:
     raise error
 
 
+def _no_runner(name: str) -> Runner:
+    raise AssertionError("it has one")
+
+
 class Desk:
     """Tasks with runners of their own, which sleep or do not, and somebody else's end of the node's queue."""
 
@@ -62,8 +70,9 @@ class Desk:
         topology = Topology("t")
         source = topology.source("s", SimSource("s", 5), tasks=1)
         source.map("work", mark("w"), tasks=TASKS).sink("out", SimSink(), tasks=1)
-        plan = make_plan(topology, 1, shared_queues="node")
-        around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1))
+        plan = make_plan(topology, 1)
+        limits, tail = LedgerLimits(9, 1_000), Tail(shared_queues="node")
+        around = Surroundings(plan, 0, 1, limits, ManualClock(1), Random(1), tail=tail)
         near = Alone()
         self.hosts: list[TaskHost] = []
         for number in range(1, 1 + TASKS):
@@ -71,7 +80,8 @@ class Desk:
             task = assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), around)
             self.hosts.append(TaskHost(task, near, Kind.BLOCKING))
         self.runners = [Runner(f"work/{number}", _failed) for number in range(TASKS)]
-        self.pool = Pool(around.queues[1], self.hosts, near, Runner("intake", _failed))
+        self.reader = Runner("intake", _failed)
+        self.pool = Pool(around.queues[1], self.hosts, near, self.reader, _no_runner)
         for runner, host in zip(self.runners, self.hosts, strict=True):
             runner.adopt(host)
         made = offer_ring("pool", "queue")
@@ -96,7 +106,7 @@ class Desk:
     @property
     def here(self) -> list[int]:
         """Tuples in each bundle of the worker's own queue."""
-        return [len(bundle[5]) for _, _, bundle in self.pool._queue._entries]
+        return [len(bundle[5]) for _, _, bundle in self.pool.queue._entries]
 
     @property
     def there(self) -> list[int]:
@@ -108,6 +118,8 @@ class Desk:
 
     def close(self) -> None:
         self.pool.draw_from(None)
+        self.pool.empty(None)
+        self.reader.do_posted()
         for host in self.hosts:
             host.listen()
         self.node.close()
@@ -153,9 +165,9 @@ def test_what_does_not_fit_stays_and_pauses_the_links_when_it_is_too_much(desk: 
     desk.asleep()
     desk.come(*[1] * 9, bytes_each=200_000)
     assert len(desk.here) == 4, "five fill the ring"
-    assert not desk.pool._in.paused
+    assert not desk.pool.paused
     desk.come(*[1] * 60, bytes_each=200_000)
-    assert desk.pool._in.paused
+    assert desk.pool.paused
     assert desk.there == [1] * 5
 
 
@@ -172,3 +184,26 @@ def test_a_task_with_nothing_of_its_own_draws_from_the_node(desk: Desk) -> None:
     task.run(0)
     assert [bundle[5] for lane in task.lanes for bundle in lane.bundles] == [[("s", 0, 5, "w")]]
     assert not task.runnable, "it has looked, and will be told"
+
+
+def test_a_queue_that_is_no_longer_wanted_is_emptied_into_tasks_in_turn_whenever_others_put(desk: Desk) -> None:
+    for host in desk.hosts[:2]:
+        host.share(None)
+    desk.other.put(encode([(1, 0, 0, 1, None, [b"x"])]))
+    desk.pool.draw_from(None)
+    desk.pool.empty(desk.node)
+    desk.reader.do_posted()
+    for emission in (2, 3, 4):  # from a worker that has not heard of it yet
+        desk.other.put(encode([(emission, 0, 0, emission, None, [b"x"])]))
+        desk.reader.turn(0)
+    own = [[bundle[0] for bundle in host.task.queue] for host in desk.hosts[:2]]  # type: ignore[attr-defined]
+    assert own == [[1, 4], [2]]
+    assert [bundle[0] for _, _, bundle in desk.pool.queue._entries] == [3], "the third task still shares"
+    assert desk.there == []
+
+
+def test_nothing_is_passed_on_to_a_queue_that_is_no_longer_wanted(desk: Desk) -> None:
+    desk.asleep()
+    desk.pool.draw_from(None)
+    desk.come(1, 3)
+    assert (desk.here, desk.there) == ([1, 3], [])

@@ -152,7 +152,7 @@ def _topology() -> Topology:
 
 
 def test_workers_of_a_machine_find_one_circle_and_its_maker_has_tasks() -> None:
-    plan = make_plan(_topology(), 4, shared_queues="node")
+    plan = make_plan(_topology(), 4)
     work, load = plan.operators[1], plan.operators[2]
     assert plan.homes(work) == (1, 2, 3)
     here = {worker: Member(worker + 10, ("here", worker)) for worker in range(3)}
@@ -162,7 +162,7 @@ def test_workers_of_a_machine_find_one_circle_and_its_maker_has_tasks() -> None:
     assert circles[3] is None, "it is alone on its machine"
     assert circles[4] is None, "it is no member"
     assert circle_of(plan, load, members, 1) is None, "those behind an edge by load share by worker"
-    assert load.shared and not load.by_machine
+    assert load.scope("node") == "worker"
     replaced = circle_of(plan, work, {**members, 0: Member(14, ("here", 0))}, 1)
     assert replaced != circles[1], "a new epoch is a new circle, though it only puts"
     alone = circle_of(plan, work, {worker: member for worker, member in members.items() if worker != 2}, 1)

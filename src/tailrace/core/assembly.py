@@ -31,11 +31,11 @@ from tailrace.core.stage import (
     Stage,
     Wiring,
 )
-from tailrace.core.task import DrawingTask, ObservedTask, PlainTask, Task
+from tailrace.core.task import ObservedTask, PlainTask, Task
 from tailrace.core.watch import Watch
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.shuffle import Shuffle
-from tailrace.policy.tail import PLAIN, Tail
+from tailrace.policy.tail import NODE, PLAIN, Tail
 from tailrace.topology import Port, Role
 
 
@@ -62,7 +62,7 @@ class Surroundings:
     watch: Watch | None = None
     line_limit: int = MAX_LINE  # tuples that may wait at a task for others to have room
     guard: Callable[[], AbstractContextManager[Any]] = nullcontext  # makes what is held by who draws from a queue
-    queues: dict[int, SharedQueue] = field(default_factory=dict)  # by operator; those that several tasks draw from
+    queues: dict[int, SharedQueue] = field(default_factory=dict)  # by operator; those that several tasks may draw from
     tail: Tail = PLAIN
     cancelled: Cancelled = field(default_factory=Cancelled)
 
@@ -89,8 +89,7 @@ def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
             operator.operator.idempotent,
         )
     else:
-        observed = ObservedTask if builder.feedback_into(operator) else PlainTask
-        plain = (DrawingTask if plan.shares(leader) else observed)(plan, leader, around.clock)
+        plain = (ObservedTask if builder.feedback_into(operator) else PlainTask)(plan, leader, around.clock)
         builder.add_tap(plain, operator)
         plain.cancelled = around.cancelled
         plain.stage = builder.stage(plain, leader)
@@ -144,13 +143,14 @@ class _Builder:
             task.receiving = ReceivingHalves(self._plan, task.number, edges, counters, around.clock, around.rng)
 
     def add_tap(self, task: Task, operator: OperatorPlan) -> None:
-        """Have the task draw from the queue that it shares, if it does. Before anybody looks at its queue."""
-        if self._plan.shares(task.number):
-            around = self._around
+        """Have the task draw from the queue that it may share, if it shall now. Before anybody looks at its queue."""
+        around = self._around
+        if self._plan.shares(task.number, NODE):
             queue = around.queues.get(operator.index)
             if queue is None:
                 queue = around.queues[operator.index] = SharedQueue(around.rng, around.clock, around.guard())
-            task.queue = task.tap = queue.tap(task)
+            if self._plan.shares(task.number, around.tail.shared_queues):
+                task.draw_from(queue)
 
     def source(self, number: int) -> SourceTask:
         splits = [split.index for split in self._plan.splits_of(number)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tailrace.core.messages import Member
 from tailrace.core.plan import OperatorPlan, Plan
+from tailrace.policy.tail import NODE
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class Circle:
 
 
 def circle_of(plan: Plan, operator: OperatorPlan, members: Mapping[int, Member], worker: int) -> Circle | None:
-    """The circle that a worker is in. None where fewer than two have tasks of the operator: each has its own queue."""
+    """The circle that a worker is in, if it shares by node. None where fewer than two have tasks of the operator."""
     own = members.get(worker)
-    if own is None or not operator.by_machine:
+    if own is None or operator.widest != NODE:
         return None
     together = _of_machine(members, own)
     homes = set(plan.homes(operator))

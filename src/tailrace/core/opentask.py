@@ -94,9 +94,9 @@ class OpenTask(Task):
         receiving, chosen = self.receiving, call.bundle.chosen
         if receiving is None:
             return
-        if chosen is not None and self.tap is not None:
+        if chosen is not None:
             receiving = chosen.receiving
-            self.tap.told.add(chosen)
+            self.told.add(chosen)
         assert receiving is not None, "tasks of one operator have halves, or none has"
         receiving.executed(call.bundle.origin, call.value, call.attached, duration_ns)
 

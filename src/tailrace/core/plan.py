@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tailrace.core.lineage import edge_salt, split_salt
-from tailrace.core.sharing import share_queues
+from tailrace.core.sharing import widest_scopes
 from tailrace.errors import TopologyError
 from tailrace.policy.feedback import has_feedback
 from tailrace.policy.grouping import Grouping
+from tailrace.policy.tail import NODE, WORKER
 from tailrace.topology import Edge, OnError, Operator, Port, Role, Topology, is_async
 
 
@@ -29,8 +30,7 @@ class OperatorPlan:
     operator: Operator
     tasks: int
     first_task: int  # the number of its task 0
-    shared: bool = False  # its tasks in one worker draw from one queue
-    by_machine: bool = False  # and those of all workers of a machine from one behind it
+    widest: str | None = None  # whose tasks may draw from one queue: those of a "worker", of a "node", or nobody's
 
     @property
     def name(self) -> str:
@@ -43,6 +43,10 @@ class OperatorPlan:
     @property
     def committing(self) -> bool:
         return self.operator.role is Role.SINK and bool(self.operator.body.committing)
+
+    def scope(self, wanted: str | None) -> str | None:
+        """Whose tasks draw from one queue where this is wanted: one that may not by node does by worker."""
+        return None if wanted is None or self.widest is None else min(wanted, self.widest, key=(WORKER, NODE).index)
 
 
 @dataclass(frozen=True)
@@ -116,10 +120,14 @@ class Plan:
         for leader, tasks in members.items():
             yield leader, tuple(tasks)
 
-    def shares(self, task: int) -> bool:
-        """Whether a task draws from one queue with others of its worker, or may with those of its machine."""
+    def shares(self, task: int, wanted: str | None) -> bool:
+        """Whether a task that leads a unit draws from one queue with others, where this is wanted.
+
+        One that is alone in its worker does by node: there may be others on its machine.
+        """
         operator = self.operators[self.operator_of[task]]
-        return operator.by_machine or (operator.shared and self.homes(operator).count(self.home[task]) > 1)
+        scope = operator.scope(wanted)
+        return scope == NODE or (scope == WORKER and self.homes(operator).count(self.home[task]) > 1)
 
     def homes(self, operator: OperatorPlan) -> tuple[int, ...]:
         """The worker of each task of an operator."""
@@ -138,16 +146,15 @@ class Plan:
         return tuple(split for split in self.splits if split.owner == task)
 
 
-def make_plan(topology: Topology, workers: int, *, name_all: bool = False, shared_queues: str | None = None) -> Plan:
+def make_plan(topology: Topology, workers: int, *, name_all: bool = False) -> Plan:
     """Settle task counts, fusion, splits and homes. The topology has been validated.
 
-    ``name_all``: tuples carry their lineages on every edge, for whoever records them. ``shared_queues``: tasks of an
-    operator in one worker, or on one node, draw from one queue, wherever they may.
+    ``name_all``: tuples carry their lineages on every edge, for whoever records them.
     """
     operators = _plan_operators(topology, workers)
     edges = _plan_edges(topology, operators, name_all)
-    if shared_queues is not None:
-        operators = share_queues(operators, edges, shared_queues)
+    scopes = widest_scopes(operators, edges)
+    operators = tuple(replace(operator, widest=scopes[operator.name]) for operator in operators)
     leaders, units = _plan_units(operators, edges)
     return Plan(
         name=topology.name,

@@ -8,6 +8,8 @@ portion, as much as takes about ``PORTION_NS``, and what is left of the bundle s
 random ack id, and the rest keeps the bundle's own, exclusive-or that one: whoever runs which part, the ids of all
 parts together are what the ledger waits for.
 
+Tasks come and go, each in its own time. One that goes takes back what was meant for it, and leaves the rest.
+
 Behind it there may be a queue of the whole machine, which the tasks of other workers draw from too. What lies there
 is drawn when nothing is left here, a record at a time: what is taken early would wait behind a task again, and die
 with its worker.
@@ -50,8 +52,8 @@ class Supply(Protocol):
 class SharedQueue:
     """First in, first out.
 
-    Law: each tuple that was put is drawn once, and the exclusive or of the ack ids of all that was drawn of a bundle is
-    the bundle's.
+    Law: each tuple that was put is drawn once, or taken back once, and the exclusive or of the ack ids of all that came
+    out of a bundle is the bundle's.
     """
 
     def __init__(self, rng: Random, clock: Clock, guard: AbstractContextManager[Any]) -> None:
@@ -59,7 +61,7 @@ class SharedQueue:
         self._new_id = rng.getrandbits
         self._clock = clock
         self._guard = guard  # held by who draws
-        self.tasks: list[Task] = []
+        self.tasks: list[Task] = []  # that draw
         self.supply: Supply | None = None
 
     def __len__(self) -> int:
@@ -76,8 +78,9 @@ class SharedQueue:
     def draw(self, most: int) -> Entry:
         """The first tuples in line, of one bundle, and no more than so many. Raises IndexError if there are none."""
         with self._guard:
-            if not self._entries and self.supply is not None:
-                came_ns, bundles = self.supply.take(most)
+            supply = self.supply  # which another thread may take away
+            if not self._entries and supply is not None:
+                came_ns, bundles = supply.take(most)
                 self._entries.extend([(self.tasks[0], came_ns, bundle) for bundle in bundles])
             task, came_ns, bundle = self._entries[0]
             if len(bundle[5]) <= most:
@@ -87,14 +90,35 @@ class SharedQueue:
             return task, came_ns, first
 
     def tap(self, task: Task) -> Tap:
-        self.tasks.append(task)
+        """Have this task draw too."""
+        with self._guard:
+            self.tasks.append(task)
         return Tap(self, task)
+
+    def leave(self, task: Task) -> None:
+        """It draws no more."""
+        with self._guard:
+            self.tasks.remove(task)
+
+    def take_back(self, task: Task) -> list[Any]:
+        """All that was meant for this task and nobody has drawn."""
+        mine: list[Any] = []
+        position = 0
+        with self._guard:
+            for _ in range(len(self._entries)):  # what is put meanwhile goes to the end
+                chosen, _, bundle = self._entries[position]
+                if chosen is task:
+                    mine.append(bundle)
+                    del self._entries[position]
+                else:
+                    position += 1
+        return mine
 
 
 class Tap:
     """One task's end of a shared queue, in place of a queue of its own. Any thread may put; its task alone draws."""
 
-    __slots__ = ("_each_ns", "_queue", "_task", "chosen", "portion", "received_ns", "told")
+    __slots__ = ("_each_ns", "_queue", "_task", "chosen", "portion", "received_ns")
 
     def __init__(self, queue: SharedQueue, task: Task) -> None:
         self._queue = queue
@@ -103,7 +127,6 @@ class Tap:
         self.portion = 1  # tuples to draw at once
         self.chosen = task  # whom what was drawn last was meant for
         self.received_ns = 0  # when that came
-        self.told: set[Task] = set()  # tasks whose halves have heard of calls here; whoever wakes them empties it
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -125,6 +148,12 @@ class Tap:
     def popleft(self) -> Any:
         self.chosen, self.received_ns, bundle = self._queue.draw(self.portion)
         return bundle
+
+    def take_back(self) -> list[Any]:
+        return self._queue.take_back(self._task)
+
+    def leave(self) -> None:
+        self._queue.leave(self._task)
 
     def took(self, tuples: int, duration_ns: int) -> None:
         """Tuples have been run one after the other, and took so long together."""

@@ -7,38 +7,39 @@ take turns on one thread anyway.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tailrace.errors import OptionError
-from tailrace.policy.tail import NODE
+from tailrace.policy.tail import NODE, WORKER
 from tailrace.topology import Kind, Role
 
 if TYPE_CHECKING:
-    from tailrace.core.plan import EdgePlan, OperatorPlan
+    from tailrace.core.plan import EdgePlan, OperatorPlan, Plan
 
 
-def share_queues(
-    operators: tuple[OperatorPlan, ...], edges: Sequence[EdgePlan], scope: str
-) -> tuple[OperatorPlan, ...]:
-    """The operators, with those marked that share. Raises OptionError, with the reasons, if none may.
+def widest_scopes(operators: Sequence[OperatorPlan], edges: Sequence[EdgePlan]) -> dict[str, str | None]:
+    """By name: how far an operator's tasks may share, whether that is wanted or not."""
+    found: dict[str, str | None] = {}
+    for operator in operators:
+        if why_not_shared(operator, operators, edges):
+            found[operator.name] = None
+        else:
+            found[operator.name] = WORKER if why_not_by_machine(operator, edges) else NODE
+    return found
 
-    One that may not share by node shares by worker all the same, if that is what it may.
-    """
-    own = {operator.name: why_not_shared(operator, operators, edges) for operator in operators}
-    wider = {operator.name: own[operator.name] or why_not_by_machine(operator, edges) for operator in operators}
-    reasons = wider if scope == NODE else own
-    if all(reasons.values()):
-        sources = {operator.name for operator in operators if operator.operator.role is Role.SOURCE}
-        told = "; ".join(f"{name}: {why}" for name, why in reasons.items() if name not in sources)
-        raise OptionError(
-            f"no operator's tasks may draw from one queue: shared_queues={scope!r}: {told}: could one of them be "
-            "grouped by shuffle(), or should this be left out?"
-        )
-    by_machine = {name for name, why in wider.items() if why is None and scope == NODE}
-    return tuple(
-        replace(operator, shared=own[operator.name] is None, by_machine=operator.name in by_machine)
-        for operator in operators
+
+def check_sharing(plan: Plan, wanted: str | None) -> None:
+    """Raises OptionError, with the reasons, if this is wanted and no operator may."""
+    if wanted is None or any(operator.scope(wanted) == wanted for operator in plan.operators):
+        return
+    told: list[str] = []
+    for operator in plan.operators:
+        if operator.operator.role is not Role.SOURCE:
+            why = why_not_shared(operator, plan.operators, plan.edges) or why_not_by_machine(operator, plan.edges)
+            told.append(f"{operator.name}: {why}")
+    raise OptionError(
+        f"no operator's tasks may draw from one queue: shared_queues={wanted!r}: {'; '.join(told)}: could one of them "
+        "be grouped by shuffle(), or should this be left out?"
     )
 
 

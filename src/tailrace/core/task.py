@@ -7,7 +7,7 @@ stands for a whole unit, that is a leading operator's task together with the tas
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from tailrace.clock import Clock
@@ -18,7 +18,7 @@ from tailrace.core.plan import Plan
 from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import NOTE, Bundle, Lane, Note
 from tailrace.core.sendinghalf import FeedbackOut
-from tailrace.core.sharedqueue import Tap
+from tailrace.core.sharedqueue import SharedQueue, Tap
 from tailrace.core.stage import CommitSinkStage, Stage, Wiring
 from tailrace.errors import TailraceError
 from tailrace.metrics.counters import TaskCounters
@@ -42,8 +42,10 @@ class Task:
     def __init__(self, plan: Plan, number: int, clock: Clock) -> None:
         self.plan = plan
         self.number = number
-        self.queue: BundleQueue = deque()
+        self.new_queue: Callable[[], BundleQueue] = deque  # makes one of its own
+        self.queue: BundleQueue = self.new_queue()
         self.tap: Tap | None = None  # its queue, if others draw from that too
+        self.told: set[Task] = set()  # tasks whose halves have heard of calls here; whoever wakes them empties it
         self.lanes: list[Lane] = []
         self.acks: dict[int, AckFold] = {owner: AckFold() for owner in plan.owners}
         self.wirings: list[Wiring] = []  # of the leader first, then of what is fused to it
@@ -61,13 +63,40 @@ class Task:
 
     def receive(self, bundles: Sequence[Any]) -> None:
         """Bundles have come, on load-aware edges tracked ones and notes in between. From any thread."""
+        queue = self.queue
         if self.receiving is None:
-            self.queue.extend(bundles)
-            return
-        for item in bundles:
-            self.receiving.arrivals.append(item)  # first, so that nothing is run that is not on its way to the halves
-            if len(item) != NOTE:
-                self.queue.append(item)
+            queue.extend(bundles)
+        else:
+            for item in bundles:
+                self.receiving.arrivals.append(item)  # first, so that nothing is run that halves will not hear of
+                if len(item) != NOTE:
+                    queue.append(item)
+        if queue is not self.queue:
+            self._follow(queue)
+
+    def draw_from(self, shared: SharedQueue | None) -> None:
+        """Take bundles from this queue from now on, as others do, or from one of its own. Between two calls.
+
+        Law: what is meant for this task is drawn once, also what somebody is about to put into the queue that it
+        leaves: that is emptied once more when it has been left, and who has put something in looks whether it has.
+        """
+        left = self.queue
+        if self.tap is not None:
+            self.tap.leave()
+        self.tap = None if shared is None else shared.tap(self)
+        queue = self.new_queue() if self.tap is None else self.tap
+        queue.extend(_taken_from(left))
+        self.queue = queue
+        self._follow(left)
+
+    def _follow(self, left: BundleQueue) -> None:
+        """Bring along what is in a queue that has been left. From any thread."""
+        while left is not self.queue:
+            bundles = _taken_from(left)
+            if not bundles:
+                return
+            left = self.queue  # which may be left in its turn, meanwhile
+            left.extend(bundles)
 
     def hear(self, notes: Sequence[Note]) -> None:
         """Tasks that this one sends to have said something."""
@@ -152,8 +181,21 @@ class Task:
         """Those that are to hear of what was taken last: of the task that its sender chose, whoever took it."""
         if self.receiving is None or self.tap is None:
             return self.receiving
-        self.tap.told.add(self.tap.chosen)
+        self.told.add(self.tap.chosen)
         return self.tap.chosen.receiving
+
+
+def _taken_from(queue: BundleQueue) -> list[Any]:
+    """All that is in a queue for the task that has left it."""
+    if isinstance(queue, Tap):
+        return queue.take_back()
+    bundles: list[Any] = []
+    while queue:
+        try:
+            bundles.append(queue.popleft())
+        except IndexError:
+            break  # another thread was faster
+    return bundles
 
 
 class PlainTask(Task):
@@ -162,6 +204,9 @@ class PlainTask(Task):
     stage: Stage
 
     def run(self, budget_ns: int) -> None:
+        if self.tap is not None:
+            self._run_drawn(self.tap, budget_ns)
+            return
         queue, run, acks, owners, clock = self.queue, self.stage.run, self.acks, self._owners, self.clock
         cancelled = self.cancelled
         end_ns = clock() + budget_ns
@@ -176,39 +221,9 @@ class PlainTask(Task):
             if clock() >= end_ns:
                 return
 
-
-class ObservedTask(PlainTask):
-    """The same where senders want to know how long tuples take."""
-
-    def run(self, budget_ns: int) -> None:
-        queue = self.queue
-        receiving, durations = self.receiving, self.wirings[0].durations
-        assert receiving is not None
-        run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
-        now_ns = clock()
-        end_ns = now_ns + budget_ns
-        while queue:
-            bundle = queue.popleft()
-            emission, split, offset, ack, lineages, values = bundle[:6]
-            if cancelled and emission in cancelled:
-                self.throw_away(bundle)
-                continue
-            counted = len(durations)
-            ids = ack ^ run(emission, split, offset, values, lineages)
-            both = acks[owners[split]].both
-            both[emission] = both.get(emission, 0) ^ ids
-            began_ns, now_ns = now_ns, clock()
-            receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
-            if now_ns >= end_ns:
-                return
-
-
-class DrawingTask(PlainTask):
-    """The same where several tasks draw from one queue. Another may have drawn what was there a moment ago."""
-
-    def run(self, budget_ns: int) -> None:
-        tap, durations = self.tap, self.wirings[0].durations
-        assert tap is not None
+    def _run_drawn(self, tap: Tap, budget_ns: int) -> None:
+        """The same where several tasks draw from one queue. Another may have drawn what was there a moment ago."""
+        durations = self.wirings[0].durations
         run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
         now_ns = clock()
         end_ns = now_ns + budget_ns
@@ -230,5 +245,34 @@ class DrawingTask(PlainTask):
             receiving = self._halves_to_tell()
             if receiving is not None:
                 receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
+            if now_ns >= end_ns:
+                return
+
+
+class ObservedTask(PlainTask):
+    """The same where senders want to know how long tuples take."""
+
+    def run(self, budget_ns: int) -> None:
+        if self.tap is not None:
+            self._run_drawn(self.tap, budget_ns)
+            return
+        queue = self.queue
+        receiving, durations = self.receiving, self.wirings[0].durations
+        assert receiving is not None
+        run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
+        now_ns = clock()
+        end_ns = now_ns + budget_ns
+        while queue:
+            bundle = queue.popleft()
+            emission, split, offset, ack, lineages, values = bundle[:6]
+            if cancelled and emission in cancelled:
+                self.throw_away(bundle)
+                continue
+            counted = len(durations)
+            ids = ack ^ run(emission, split, offset, values, lineages)
+            both = acks[owners[split]].both
+            both[emission] = both.get(emission, 0) ^ ids
+            began_ns, now_ns = now_ns, clock()
+            receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
             if now_ns >= end_ns:
                 return

@@ -84,8 +84,8 @@ class _Group:
 class ProgressBuilder:
     """Gathers the snapshots of all workers and describes the run.
 
-    ``operators``: ``(name, role, tasks)``. ``shared``: those whose tasks in one worker draw from one queue;
-    ``by_node``: of these, those whose tasks on one node do. ``edges``: those whose groupings look at load, by index.
+    ``operators``: ``(name, role, tasks)``. ``scopes``: by operator, whose tasks draw from one queue, those of a
+    "worker" or of a "node"; it may change. ``edges``: those whose groupings look at load, by index.
     """
 
     def __init__(
@@ -96,8 +96,7 @@ class ProgressBuilder:
         operators: Iterable[tuple[str, str, int]],
         *,
         started_ns: int,
-        shared: Iterable[str] = (),
-        by_node: Iterable[str] = (),
+        scopes: Mapping[str, str | None] | None = None,
         edges: Mapping[int, WatchedEdge] | None = None,
     ) -> None:
         self._run_id = run_id
@@ -105,8 +104,7 @@ class ProgressBuilder:
         self._name = name
         self._operators = list(operators)
         self._names = frozenset(operator for operator, _, _ in self._operators)
-        self._shared = frozenset(shared)
-        self._by_node = frozenset(by_node)
+        self.scopes = dict(scopes or {})
         self._edges = dict(edges or {})
         self._started_ns = started_ns
         self._totals = Totals()
@@ -213,10 +211,11 @@ class ProgressBuilder:
 
     def _shared_queues(self, name: str, group: _Group, workers: Sequence[WorkerStatus]) -> list[Progress]:
         """Those of an operator that several tasks draw from."""
-        if name not in self._shared:
+        scope = self.scopes.get(name)
+        if scope is None:
             return []
         queues = _queues_by_worker(group)
-        if name in self._by_node:
+        if scope == "node":
             queues = _queues_by_node(queues, workers)
         return [queue for queue in queues if queue["tasks"] > 1]
 

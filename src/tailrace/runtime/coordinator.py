@@ -127,8 +127,6 @@ class CoordinatorServer:
         self._place = place
         self._listener = socket.create_server((place.bind, 0), backlog=64)
         names = [(op.name, op.operator.role.value, op.tasks) for op in plan.operators]
-        shared = [op.name for op in plan.operators if op.shared]
-        by_node = [op.name for op in plan.operators if op.by_machine]
         watched = {edge.index: _watched(plan, edge) for edge in plan.edges if edge.feedback}
         self._progress = ProgressBuilder(
             run_id,
@@ -136,8 +134,7 @@ class CoordinatorServer:
             plan.name,
             names,
             started_ns=self.started_ns,
-            shared=shared,
-            by_node=by_node,
+            scopes={op.name: op.scope(options.tail.shared_queues) for op in plan.operators},
             edges=watched,
         )
         self._progress_lock = threading.Lock()
@@ -163,6 +160,7 @@ class CoordinatorServer:
 
     def switch(self, tail: Tail) -> None:
         self._tail = tail
+        self._progress.scopes = {op.name: op.scope(tail.shared_queues) for op in self.plan.operators}
         self._post(lambda: self._core.switch(tail))
 
     def raise_barrier(self) -> Callable[[], bool]:

@@ -1,11 +1,13 @@
-"""The links that lead to a task, or to several that draw from one queue. Used by the thread of one runner."""
+"""The links that lead to a task, all of which carry bundles, or none. Used by the thread of one runner.
+
+A link can be given to another keeper, with half a frame in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from tailrace.core.messages import Member
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import InLink, OnFrame, RingInLink
 from tailrace.runtime.runner import Runner
@@ -14,13 +16,15 @@ from tailrace.runtime.runner import Runner
 class Membership(Protocol):
     """What links need to know of their worker."""
 
-    def member(self, worker: int) -> Member | None: ...
+    def counts(self, worker: int, epoch: int) -> bool:
+        """Whether what comes from this epoch of a worker is to be taken."""
+        ...
 
     def lost_link(self) -> None: ...
 
 
 class InLinks:
-    """Links that come and go. Those that carry bundles can be paused, all together."""
+    """Links that come and go. They can be paused, all together."""
 
     def __init__(self, near: Membership) -> None:
         self.paused = False
@@ -28,16 +32,33 @@ class InLinks:
         self._links: list[InLink] = []
         self._runner: Runner | None = None
 
-    def take(self, channel: Channel, worker: int, epoch: int, on_frame: OnFrame, *, urgent: bool) -> None:
+    def take(self, channel: Channel, worker: int, epoch: int, on_frame: OnFrame) -> None:
         """A peer has connected."""
         kind: Callable[..., InLink] = InLink if channel.ring is None else RingInLink
         end = channel.connection if channel.ring is None else channel
-        link = kind(end, worker, epoch, on_frame, self._lost)
+        self._watch(kind(end, worker, epoch, on_frame, self._lost))
+
+    def _watch(self, link: InLink) -> None:
         self._links.append(link)
         assert self._runner is not None
-        link.urgent = urgent
-        link.paused = self.paused and not urgent
+        link.paused = self.paused
         link.watch(self._runner)
+
+    def give(self) -> list[InLink]:
+        """Let go of all links. Nobody watches them until another keeper does."""
+        given, self._links = self._links, []
+        for link in given:
+            link.unwatch()
+        return given
+
+    def keep(self, links: Iterable[InLink], on_frame: OnFrame) -> None:
+        """Look after links that another keeper has given away. Their peers may have been replaced on the way."""
+        for link in links:
+            link.on_frame, link.on_lost = on_frame, self._lost
+            if self._near.counts(link.worker, link.epoch):
+                self._watch(link)
+            else:
+                link.close()
 
     def moved_to(self, runner: Runner | None) -> None:
         for link in self._links:
@@ -50,8 +71,6 @@ class InLinks:
     def pause(self, pause: bool) -> None:
         self.paused = pause
         for link in self._links:
-            if link.urgent:
-                continue
             if pause:
                 link.pause()
             else:
@@ -59,9 +78,8 @@ class InLinks:
 
     def relink(self, workers: frozenset[int]) -> None:
         """These workers have been replaced: links with them are of no use any more."""
-        for link in [link for link in self._links if link.worker in workers]:
-            current = self._near.member(link.worker)
-            if current is None or link.epoch < current.epoch:
+        for link in tuple(self._links):
+            if link.worker in workers and not self._near.counts(link.worker, link.epoch):
                 link.close()
                 self._links.remove(link)
 

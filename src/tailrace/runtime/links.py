@@ -129,9 +129,8 @@ class InLink:
         self.worker = worker
         self.epoch = epoch
         self.paused = False
-        self.urgent = False  # never to be paused
-        self._on_frame = on_frame
-        self._on_lost = on_lost
+        self.on_frame = on_frame
+        self.on_lost = on_lost
         self._reader = FrameReader()
         self._sequence = LinkSequence()
         self._runner: Runner | None = None
@@ -164,7 +163,7 @@ class InLink:
             for kind, number, payload in self._reader.feed(data):
                 if self._sequence.check(number) != ACCEPT:  # TCP neither copies nor skips: this is no peer of ours
                     raise ProtocolError(f"frame out of sequence: number={number}; was the stream tampered with?")
-                self._on_frame(kind, payload)
+                self.on_frame(kind, payload)
         except BlockingIOError:
             return
         except (OSError, ProtocolError) as error:
@@ -172,7 +171,7 @@ class InLink:
 
     def _lose(self, error: Exception) -> None:
         self.close()
-        self._on_lost(self, error)
+        self.on_lost(self, error)
 
     def close(self) -> None:
         self.unwatch()
@@ -263,7 +262,7 @@ class RingInLink(InLink):
 
     def _take(self, kind: int, view: memoryview) -> None:
         if not kind & MORE and not self._parts:
-            self._on_frame(kind, view)
+            self.on_frame(kind, view)
             return
         self._parts.append(bytes(view))
         self._parts_bytes += len(view)
@@ -272,7 +271,7 @@ class RingInLink(InLink):
         if not kind & MORE:
             whole = b"".join(self._parts)
             self._parts, self._parts_bytes = [], 0
-            self._on_frame(kind & KIND_MASK, memoryview(whole))
+            self.on_frame(kind & KIND_MASK, memoryview(whole))
 
     def _tell_room(self) -> None:
         try:

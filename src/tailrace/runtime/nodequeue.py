@@ -179,12 +179,13 @@ class NodeQueue:
 
 
 class Ear:
-    """A runner that listens to the bell of a queue, for a host that would draw. Used by the runner's thread."""
+    """A runner that listens to the bell of a queue, for who would draw. Used by the runner's thread."""
 
-    def __init__(self, queue: NodeQueue, runner: Runner, bell: int) -> None:
+    def __init__(self, queue: NodeQueue, runner: Runner, bell: int, then: Callable[[], None] = lambda: None) -> None:
         self.queue = queue
         self._runner = runner
         self._bell = bell  # its own, as a runner knows files by their number
+        self._then = then  # what follows if it rings; a host that is awake draws by itself
         self._open = False
         self.listen(True)
 
@@ -203,6 +204,7 @@ class Ear:
         except BlockingIOError:
             pass  # another was faster
         self.queue.heard()
+        self._then()
 
     def close(self) -> None:
         self.listen(False)

@@ -3,6 +3,9 @@
 The maker's offer has a name in the file system only until all of the circle have mapped it, or the circle is over;
 those that a killed maker leaves are swept by the process that takes its place. Until a worker has a queue, or if it
 cannot have it, it sends to the chosen tasks over links, and they draw from the queue of their worker.
+
+When they are switched off nothing more is put into them, and they are emptied; but they stay until their circle is
+over, since others may put tuples in for a while yet.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from tailrace.core.circle import Circle, circle_of
 from tailrace.core.messages import Member
 from tailrace.core.plan import OperatorPlan, Plan
 from tailrace.errors import ProtocolError, RingError, SegmentError
+from tailrace.policy.tail import NODE
 from tailrace.runtime.channels import RingPart, offer_ring, take_ring
 from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.pool import Pool
@@ -47,7 +51,7 @@ class Ground(Protocol):
 
 
 class NodeQueues:
-    """Of one worker. ``follow`` and ``close`` are for one thread, the rest for any."""
+    """Of one worker. ``switch``, ``follow`` and ``close`` are for one thread, the rest for any."""
 
     def __init__(self, near: Ground, plan: Plan, run: str, pools: Mapping[int, Pool]) -> None:
         self.by_task: Mapping[int, NodeQueue] = {}  # where to put what is meant for a task
@@ -55,11 +59,28 @@ class NodeQueues:
         self._plan = plan
         self._run = run
         self._pools = pools  # by operator
-        self._operators = [operator for operator in plan.operators if operator.by_machine]
+        self._operators = [operator for operator in plan.operators if operator.widest == NODE]
+        self._wanted = False
         self._lock = threading.Lock()
         self._circles: dict[int, Circle] = {}  # by operator, as all that follow
         self._queues: dict[int, NodeQueue] = {}
         self._missing: dict[int, set[int]] = {}  # workers that have not mapped what we made
+
+    # -- on and off
+
+    def switch(self, wanted: bool, members: Mapping[int, Member]) -> None:
+        """Have queues among these, or put nothing more into those that there are."""
+        with self._lock:
+            self._wanted = wanted
+            for queue in self._queues.values():
+                self._draw_from(queue)
+            self._list()
+        self.follow(members)
+
+    def _draw_from(self, queue: NodeQueue) -> None:
+        if queue.pool is not None:
+            queue.pool.draw_from(queue if self._wanted else None)
+            queue.pool.empty(None if self._wanted else queue)
 
     # -- memberships
 
@@ -70,7 +91,7 @@ class NodeQueues:
             if circle == self._circles.get(operator.index):
                 continue
             self._leave(operator)
-            if circle is None:
+            if circle is None or not self._wanted:
                 continue
             with self._lock:
                 self._circles[operator.index] = circle
@@ -91,6 +112,7 @@ class NodeQueues:
                 queue.part.withdraw()
             if queue.pool is not None:
                 queue.pool.draw_from(None)
+                queue.pool.empty(None)
             queue.close()
 
     def close(self) -> None:
@@ -99,7 +121,7 @@ class NodeQueues:
 
     def _list(self) -> None:
         tasks: dict[int, NodeQueue] = {}
-        for index, queue in self._queues.items():
+        for index, queue in self._queues.items() if self._wanted else ():
             operator = self._plan.operators[index]
             for task, home in enumerate(self._plan.homes(operator), operator.first_task):
                 if queue.circle.has(home):
@@ -185,8 +207,7 @@ class NodeQueues:
             over = self._circles.get(operator.index) is not circle
             if not over:
                 self._queues[operator.index] = queue
-                if pool is not None:
-                    pool.draw_from(queue)  # before anybody here puts anything in
+                self._draw_from(queue)  # before anybody here puts anything in
                 self._list()
         if over:
             queue.close()

@@ -61,7 +61,11 @@ class RunOptions:
                 raise OptionError(f"option must be a positive number: {field.name}={value!r}; did you mix two up?")
             if not field.name.endswith(("_s", "_mbps")) and not isinstance(value, int):
                 raise OptionError(f"option must be a whole number: {field.name}={value!r}; did you mix two up?")
-        if self.tail.shared_queues == NODE and not self.ring:
+        self.check(self.tail)
+
+    def check(self, tail: Tail) -> None:
+        """Raises OptionError if these techniques cannot be on with the other options."""
+        if tail.shared_queues == NODE and not self.ring:
             raise OptionError(
                 "a node's queue is in shared memory: shared_queues='node' ring=False: did you mean 'worker'?"
             )

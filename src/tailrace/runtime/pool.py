@@ -1,4 +1,4 @@
-"""A pool: the hosts of one operator's tasks in one worker, which draw from one queue.
+"""A pool: the hosts of one operator's tasks in one worker, which may draw from one queue.
 
 A task in a long call does not read its links, and a tuple that waits there cannot be taken by another. So none of the
 pool's tasks reads those that bring bundles. While the tasks share the worker's runner that one does; when their calls
@@ -10,6 +10,10 @@ nobody sleeps while tuples wait, except who cannot send what it has made, and th
 
 If there is a queue of the whole node behind the pool's own, tuples go there, for whoever of the node is free first;
 unless nobody waits and a task of the pool could begin at once, which gets them by reference.
+
+Whether they draw from one queue may change while they run. Each host joins and leaves by itself, between two calls, and
+takes its links along. A node's queue that is no longer wanted stays: other workers may not have heard of it yet, and
+go on putting tuples in. Whoever reads the links empties it, and hands them to the tasks in turn.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from tailrace.core.sharedqueue import SharedQueue, portions
 from tailrace.core.task import Task
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.inlinks import InLinks, Membership
-from tailrace.runtime.nodequeue import NodeQueue
+from tailrace.runtime.links import InLink
+from tailrace.runtime.nodequeue import Ear, NodeQueue
 from tailrace.runtime.runner import Runner
 from tailrace.runtime.wire import encode
 
@@ -36,17 +41,51 @@ if TYPE_CHECKING:
 class Pool:
     """What is about links belongs to the runner that reads them; the rest may be called from any thread."""
 
-    def __init__(self, queue: SharedQueue, hosts: Sequence[TaskHost], near: Membership, runner: Runner) -> None:
+    def __init__(
+        self,
+        queue: SharedQueue,
+        hosts: Sequence[TaskHost],
+        near: Membership,
+        runner: Runner,
+        new_runner: Callable[[str], Runner],
+    ) -> None:
         self.hosts = tuple(hosts)
+        self.queue = queue
         self.node: NodeQueue | None = None  # what the queue is supplied from
-        self._queue = queue
-        self._host_of = {host.task: host for host in hosts}
-        self._in = InLinks(near)
+        self.paused = False
+        self._leftover: NodeQueue | None = None  # what is to be emptied
+        self._ear: Ear | None = None
+        self._turn = 0  # whose it is to get what was left over
+        self._in = {host: InLinks(near) for host in hosts}
         self._runner = runner
+        self._new_runner = new_runner  # makes one that is to be started
+        self._apart = False  # that runner runs none of the tasks
         self._waking = threading.Lock()  # or two that come at once would count on one sleeper
-        self._in.moved_to(runner)
-        for host in hosts:
-            host.pool = self
+        for host, links in self._in.items():
+            links.moved_to(runner)
+            if host.task.tap is not None:
+                host.pool = self
+
+    # -- who draws
+
+    @property
+    def drawing(self) -> list[TaskHost]:
+        return [host for host in self.hosts if host.pool is self]
+
+    def joined(self, host: TaskHost, links: list[InLink]) -> None:
+        """A host has, in its thread, and brings its links. If one has a runner of its own all shall have one."""
+        drawing = self.drawing
+        if not all(one.shared for one in drawing):
+            self.post(self.read_apart)
+            for one in drawing:
+                one.post(one.move_out)
+        self.post(partial(self.keep, host, links))
+        for one in drawing:
+            one.wake()
+
+    def left(self, host: TaskHost) -> None:
+        """A host has, in its thread."""
+        self.post(partial(self._give_back, host))
 
     # -- from any thread
 
@@ -58,13 +97,15 @@ class Pool:
     def wake(self, chosen: TaskHost, tuples: int) -> None:
         """So many tuples have come for this task, or for whoever sleeps. What waits for a full batch comes first."""
         tap = chosen.task.tap
-        assert tap is not None
+        if tap is None:  # it has left, and taken along what was meant for it
+            chosen.wake()
+            return
         portions = -(-tuples // tap.portion)
         with self._waking:
             if chosen.task.receiving is not None:  # its halves want to hear of it, and of notes, whoever runs what came
                 portions -= chosen.idle
                 chosen.wake()
-            for host in sorted(self.hosts, key=lambda host: (not _collects(host.task), host is not chosen)):
+            for host in sorted(self.drawing, key=lambda host: (not _collects(host.task), host is not chosen)):
                 if portions <= 0:
                     return
                 if host.idle:
@@ -78,11 +119,12 @@ class Pool:
         """
         node = self.node
         with self._waking:
-            if node is None or len(self._queue) or not node.empty:
+            if node is None or len(self.queue) or not node.empty:
                 return bundles
-            ready = [host for host in self.hosts if host.idle]
-            if not ready and self.hosts[0].runner is runner:
-                ready = [self.hosts[0]]
+            drawing = self.drawing
+            ready = [host for host in drawing if host.idle]
+            if not ready:
+                ready = [host for host in drawing[:1] if host.runner is runner]
             if not ready:
                 return bundles
             parts = portions(bundles, self.portion, node.new_id)
@@ -94,23 +136,22 @@ class Pool:
     @property
     def portion(self) -> int:
         """Tuples that a task here runs at once."""
-        tap = self.hosts[0].task.tap
-        assert tap is not None
-        return tap.portion
+        taps = [host.task.tap for host in self.hosts]
+        return next((tap.portion for tap in taps if tap is not None), 1)
 
     def draw_from(self, node: NodeQueue | None) -> None:
         """Have the tasks draw from this queue too, or no more from any."""
-        self._queue.supply = self.node = node
+        self.queue.supply = self.node = node
         for host in self.hosts:
             host.post(host.listen)
 
+    def empty(self, node: NodeQueue | None) -> None:
+        """Have all that is in this queue, or will be, handed to the tasks. None: there is none."""
+        self._leftover = node
+        self.post(self._listen)
+
     def decode(self, payload: memoryview) -> Sequence[Any]:
         return self.hosts[0].decode(payload)
-
-    def tell(self, told: set[Task]) -> None:
-        """Halves of these tasks have something to hear."""
-        while told:
-            self._host_of[told.pop()].wake()
 
     @property
     def bundle_bytes(self) -> int:
@@ -120,36 +161,59 @@ class Pool:
     @property
     def holds_back(self) -> bool:
         """Whether somebody waits for room in the queue."""
-        return self._in.paused or any(host.waiting for host in self.hosts)
+        return self.paused or any(host.waiting for host in self.hosts)
 
     def make_room(self) -> None:
         """There is room in the queue."""
         for host in self.hosts:
             host.wake_waiting()
-        if self._in.paused:
+        if self.paused:
             self.post(self._resume)
 
     # -- links
 
-    def moved_to(self, runner: Runner) -> None:
-        """Have the links read by this runner from now on, which has not begun yet."""
-        self._in.moved_to(None)
-        self._in.moved_to(runner)
-        self._runner = runner
+    def read_apart(self) -> None:
+        """Have the links read by a runner that runs none of the tasks."""
+        if self._apart:
+            return
+        self._apart = True
+        operator = self.hosts[0].task.label.rsplit("/", 1)[0]
+        intake = self._new_runner(f"{operator} intake")
+        for links in self._in.values():
+            links.moved_to(None)
+            links.moved_to(intake)
+        self._runner = intake
+        self._listen()
+        intake.start()
 
     def take_link(self, host: TaskHost, channel: Channel, worker: int, epoch: int) -> None:
         """A peer that sends to this task has connected."""
-        self._in.take(channel, worker, epoch, partial(self._on_frame, host), urgent=False)
+        if host.pool is self:
+            self._in[host].take(channel, worker, epoch, partial(self._on_frame, host))
+        else:
+            host.post(partial(host.take_link, channel, "bundles", worker, epoch))
+
+    def keep(self, host: TaskHost, links: list[InLink]) -> None:
+        """Read these, which bring bundles for this host."""
+        if host.pool is self:
+            self._in[host].keep(links, partial(self._on_frame, host))
+        else:
+            host.post(partial(host.keep, links))
+
+    def _give_back(self, host: TaskHost) -> None:
+        if host.pool is not self:  # it may have come back
+            host.post(partial(host.keep, self._in[host].give()))
 
     def _on_frame(self, host: TaskHost, kind: int, payload: memoryview) -> None:
         bundles = host.read_bundles(kind, payload)
-        if self.node is not None:
-            bundles = self._pass_on(self.node, self.hand(bundles, self._runner))
+        node = self.node
+        if node is not None:
+            bundles = self._pass_on(node, self.hand(bundles, self._runner))
         if bundles:
             host.task.receive(bundles)
             self.wake(host, tuples_in(bundles))
-        if host.full and not self._in.paused:
-            self._in.pause(True)
+        if host.pool is self and host.full and not self.paused:
+            self._pause(True)
             self._resume()  # if there has been room since: who made it may have looked before we paused
 
     def _pass_on(self, node: NodeQueue, bundles: list[Any]) -> list[Any]:
@@ -162,11 +226,40 @@ class Pool:
         return []
 
     def _resume(self) -> None:
-        if self._in.paused and self.hosts[0].has_room:
-            self._in.pause(False)
+        if self.paused and all(host.has_room for host in self.drawing[:1]):
+            self._pause(False)
+
+    def _pause(self, pause: bool) -> None:
+        self.paused = pause
+        for links in self._in.values():
+            links.pause(pause)
 
     def relink(self, workers: frozenset[int]) -> None:
-        self._in.relink(workers)
+        for links in self._in.values():
+            links.relink(workers)
+
+    # -- what is left over in a node's queue
+
+    def _listen(self) -> None:
+        if self._ear is not None:
+            self._ear.close()
+            self._ear = None
+        node = self._leftover
+        bell = None if node is None else node.bell()
+        if node is not None and bell is not None:
+            self._ear = Ear(node, self._runner, bell, self._take_leftover)
+            self._take_leftover()
+
+    def _take_leftover(self) -> None:
+        while (node := self._leftover) is not None:
+            _, bundles = node.take(self.portion)
+            if bundles:
+                host = self.hosts[self._turn % len(self.hosts)]
+                self._turn += 1
+                host.task.receive(bundles)
+                self.wake(host, tuples_in(bundles))
+            elif node.empty:
+                return
 
 
 def tuples_in(bundles: Sequence[Any]) -> int:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -67,11 +68,12 @@ class Recorder:
     def stage(self, task: Task, number: int, stage: Stage, wiring: Wiring) -> Stage:
         if number != task.number:
             return _RecordedStage(stage, wiring.durations, self._clock, None, no_hash, self._log(number))
-        queue = self._stamped_queue(task)
-        return _RecordedStage(stage, wiring.durations, self._clock, queue, self._key_of(number), self._log(number))
+        self._stamp(task)
+        return _RecordedStage(stage, wiring.durations, self._clock, task, self._key_of(number), self._log(number))
 
     def calls(self, task: Task, number: int) -> _RecordedCalls:
-        return _RecordedCalls(self._stamped_queue(task), self._clock, self._key_of(number), self._log(number))
+        self._stamp(task)
+        return _RecordedCalls(task, self._clock, self._key_of(number), self._log(number))
 
     def roots(self, number: int) -> Callable[[Root, int], None]:
         log = _RootLog(number)
@@ -83,12 +85,11 @@ class Recorder:
         self._logs.append(log)
         return log
 
-    def _stamped_queue(self, task: Task) -> StampedQueue | Tap:
-        if task.tap is not None:
-            return task.tap
-        queue = StampedQueue(self._clock)
-        task.queue = queue
-        return queue
+    def _stamp(self, task: Task) -> None:
+        """Have the task's own queue say when a bundle came. One that others draw from does anyway."""
+        task.new_queue = partial(StampedQueue, self._clock)
+        if task.tap is None:
+            task.queue = task.new_queue()
 
     def _key_of(self, number: int) -> Callable[[Any], int]:
         operator = self._plan.operator_of[number]
@@ -205,28 +206,28 @@ class _RootLog:
 
 
 class _RecordedStage:
-    """A stage, and a log of what it runs. ``queue`` is that of its task, if the stage leads the unit."""
+    """A stage, and a log of what it runs. ``leads`` is its task, if the stage leads the unit."""
 
     def __init__(
         self,
         stage: Stage,
         durations: list[int],
         clock: Clock,
-        queue: StampedQueue | Tap | None,
+        leads: Task | None,
         key_of: Callable[[Any], int],
         log: _TupleLog,
     ) -> None:
         self._run = stage.run
         self._durations = durations
         self._clock = clock
-        self._queue = queue
+        self._leads = leads
         self._key_of = key_of
         self._add = log.add
 
     def run(self, emission: int, split: int, offset: int, values: list[Any], lineages: Lineages) -> int:
         assert lineages is not None
-        queue, durations = self._queue, self._durations
-        received_ns = 0 if queue is None else queue.received_ns
+        durations = self._durations
+        received_ns = 0 if self._leads is None else _received_ns(self._leads)
         if len(values) == 1:
             key = self._key_of(values[0])
             begun_ns = self._clock()
@@ -247,15 +248,15 @@ class _RecordedStage:
 class _RecordedCalls:
     """Calls of a task that has several under way."""
 
-    def __init__(self, queue: StampedQueue | Tap, clock: Clock, key_of: Callable[[Any], int], log: _TupleLog) -> None:
-        self._queue = queue
+    def __init__(self, task: Task, clock: Clock, key_of: Callable[[Any], int], log: _TupleLog) -> None:
+        self._task = task
         self._clock = clock
         self._key_of = key_of
         self._add = log.add
         self._received_ns: dict[OpenBundle, int] = {}  # of bundles that are open
 
     def opened(self, bundle: OpenBundle) -> None:
-        self._received_ns[bundle] = self._queue.received_ns
+        self._received_ns[bundle] = _received_ns(self._task)
 
     def closed(self, call: Call, duration_ns: int) -> None:
         bundle = call.bundle
@@ -263,6 +264,13 @@ class _RecordedCalls:
         received_ns = self._received_ns[bundle] if bundle.left > 1 else self._received_ns.pop(bundle)
         assert call.lineage is not None
         self._add((bundle.emission, call.lineage, self._key_of(call.value), received_ns, begun_ns, duration_ns))
+
+
+def _received_ns(task: Task) -> int:
+    """When the bundle came that the task has taken last. At a switch, what waits comes once more."""
+    queue = task.queue
+    assert isinstance(queue, StampedQueue | Tap)
+    return queue.received_ns
 
 
 # -- keys

@@ -14,7 +14,8 @@ from typing import Any
 from tailrace.core.coordinator import Phase
 from tailrace.core.hedging import check_hedging
 from tailrace.core.plan import Plan, make_plan
-from tailrace.errors import OptionError, TailraceError
+from tailrace.core.sharing import check_sharing
+from tailrace.errors import TailraceError
 from tailrace.policy.tail import NODE, Tail
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.coordinator import CoordinatorServer, Place
@@ -37,8 +38,9 @@ class Run:
     def __init__(self, topology: Topology, options: RunOptions, host: Host, place: Place) -> None:
         self.name = topology.name
         self.runId = str(uuid.uuid4())
-        shared_queues = options.tail.shared_queues
-        plan = make_plan(topology, options.workers, name_all=options.record is not None, shared_queues=shared_queues)
+        self._options = options
+        plan = make_plan(topology, options.workers, name_all=options.record is not None)
+        check_sharing(plan, options.tail.shared_queues)
         if options.record is not None:
             folder = Path(options.record).absolute()  # workers may be in other folders
             check_folder(folder)
@@ -46,8 +48,7 @@ class Run:
         checkpoint = Checkpoint(options.checkpoint, plan)
         self.id = checkpoint.job_id
         _say_what_is_not_promised(plan)
-        if shared_queues is not None:
-            _say_what_is_not_shared(plan)
+        _say_what_is_not_shared(plan, options.tail)
         _say_what_is_not_replayed(plan, options.tail)
         self._link_scope = options.link_scope
         _say_what_is_not_scheduled(plan, options.tail, self._link_scope)
@@ -130,14 +131,17 @@ class Run:
     # -- besides
 
     def tail(self, **techniques: Any) -> Tail:
-        """Switch techniques against the tail while the run goes on: ``run.tail(replay=None)``. Returns what is on."""
+        """Switch techniques against the tail while the run goes on. Returns what is on.
+
+        ``run.tail(shared_queues="worker", replay=None)``: nothing is restarted, what is not named stays as it is, and
+        what no operator could follow is refused as at the start. A task follows when its call has ended.
+        """
         changed = self._server.tail.changed(techniques)
-        if changed.shared_queues != self._server.tail.shared_queues:
-            raise OptionError(
-                f"tasks get their queues when a run starts: shared_queues={changed.shared_queues!r}: "
-                "could you start it with tail=Tail(shared_queues=…)?"
-            )
+        self._options.check(changed)
+        check_sharing(self._server.plan, changed.shared_queues)
         if changed != self._server.tail:
+            if changed.shared_queues != self._server.tail.shared_queues:
+                _say_what_is_not_shared(self._server.plan, changed)
             _say_what_is_not_replayed(self._server.plan, changed)
             _say_what_is_not_scheduled(self._server.plan, changed, self._link_scope)
             self._server.switch(changed)
@@ -181,11 +185,12 @@ def _say_what_is_not_promised(plan: Plan) -> None:
             )
 
 
-def _say_what_is_not_shared(plan: Plan) -> None:
-    if not any(map(plan.shares, range(len(plan.home)))):
+def _say_what_is_not_shared(plan: Plan, tail: Tail) -> None:
+    wanted = tail.shared_queues
+    if wanted is not None and not any(plan.shares(task, wanted) for task in range(len(plan.home))):
         logger.warning("no worker has two tasks that could draw from one queue: shared_queues='worker' does nothing")
     for operator in plan.operators:
-        if operator.shared and not operator.by_machine and any(other.by_machine for other in plan.operators):
+        if operator.scope(wanted) not in (None, wanted):
             logger.warning(
                 "tasks of operator %s draw from one queue in each worker, not on each node: it is reached by load",
                 operator.name,

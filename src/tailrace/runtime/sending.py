@@ -182,8 +182,9 @@ class Sender:
         self._bundle_bytes = near.bundle_bytes = (self._bundle_bytes + _weigh(lane.bundles[-1])) // 2 + 1
         bundles = lane.take()
         near.task.receive(bundles)
-        if near.pool is not None:
-            near.pool.wake(near, tuples_in(bundles))
+        pool = near.pool  # which it may leave at any time
+        if pool is not None:
+            pool.wake(near, tuples_in(bundles))
         elif near.runner is not self._runner:
             near.wake()
 
@@ -208,9 +209,9 @@ class Sender:
         lane.bundles.extend(bundle for part in waiting for bundle in part)
 
     def _put_again(self) -> None:
-        """What there was no room for, unless its queue is gone, and all that was in it."""
+        """What there was no room for. A queue that is gone, with all that was in it, takes it too."""
         for lane, (queue, payload) in tuple(self._unput.items()):
-            if self._near.queue_for(lane.target) is not queue or queue.put(payload):
+            if queue.put(payload):
                 del self._unput[lane]
 
     def _encoded(self, lane: Lane, bundles: list[Bundle]) -> tuple[bytes, list[Bundle]]:

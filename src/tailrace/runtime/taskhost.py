@@ -26,6 +26,7 @@ from tailrace.runtime.channels import Channel
 from tailrace.runtime.connectors.fingerprint import fingerprint
 from tailrace.runtime.current import running
 from tailrace.runtime.inlinks import InLinks, Membership
+from tailrace.runtime.links import InLink
 from tailrace.runtime.nodequeue import Ear
 from tailrace.runtime.pool import Pool
 from tailrace.runtime.runner import IDLE_NS, Runner
@@ -100,7 +101,8 @@ class TaskHost:
         self.pool: Pool | None = None  # with whom it draws from one queue
         self._near = neighbours
         self._mail: deque[Callable[[], None]] = deque()
-        self._in = InLinks(neighbours)
+        self._in = InLinks(neighbours)  # what nothing holds back: acks and feedback
+        self._bundles_in = InLinks(neighbours)  # unless the pool reads them
         self._sender = Sender(task, neighbours, self.post)
         self._ear: Ear | None = None
         self._blocked_since_ns = 0
@@ -161,8 +163,9 @@ class TaskHost:
 
     @property
     def _queue_limit(self) -> int:
-        if self.pool is not None:
-            return len(self.pool.hosts) * _limit(self.pool.bundle_bytes)
+        pool = self.pool
+        if pool is not None:
+            return len(pool.hosts) * _limit(pool.bundle_bytes)
         return _limit(self.bundle_bytes)
 
     @property
@@ -183,10 +186,44 @@ class TaskHost:
     def moved_to(self, runner: Runner | None) -> None:
         self._sender.moved_to(runner)
         self._in.moved_to(runner)
+        self._bundles_in.moved_to(runner)
         if runner is not None:
             self.runner = runner
         if self.pool is not None:
             self.listen()
+
+    def move_out(self) -> None:
+        """Have a runner of its own, if it has none."""
+        self.wants_own_runner = self.shared
+
+    # -- sharing a queue
+
+    def share(self, pool: Pool | None) -> None:
+        """Draw from one queue with others from now on, or from one of its own. Between two calls, in its own thread.
+
+        Whoever has put something into a queue asks afterwards whom to wake. So the pool is there before the task draws
+        from its queue, and until after it has left that.
+        """
+        left = self.pool
+        if pool is left:
+            return
+        if pool is not None:
+            self.pool = pool
+            self.task.draw_from(pool.queue)
+            pool.joined(self, self._bundles_in.give())
+        elif left is not None:
+            self.task.draw_from(None)
+            self.pool = None
+            left.left(self)
+        self.listen()
+
+    def keep(self, links: list[InLink]) -> None:
+        """These links bring bundles for this task. The pool reads them no more."""
+        pool = self.pool
+        if pool is not None:
+            pool.post(partial(pool.keep, self, links))
+        else:
+            self._bundles_in.keep(links, self._on_bundles)
 
     def listen(self) -> None:
         """To the bell of the queue that the pool draws from now. Of hosts on a shared runner one does."""
@@ -194,11 +231,12 @@ class TaskHost:
             self._ear.close()
             self._ear = None
         pool = self.pool
-        if pool is None or pool.node is None or self.runner is None or (self.shared and pool.hosts[0] is not self):
+        node = None if pool is None else pool.node
+        if pool is None or node is None or self.runner is None or (self.shared and pool.hosts[0] is not self):
             return
-        bell = pool.node.bell()
+        bell = node.bell()
         if bell is not None:
-            self._ear = Ear(pool.node, self.runner, bell)
+            self._ear = Ear(node, self.runner, bell)
             self.hear_bell(not self._blocked_since_ns)
 
     def hear_bell(self, able: bool) -> None:
@@ -210,13 +248,18 @@ class TaskHost:
 
     def take_link(self, channel: Channel, kind: str, worker: int, epoch: int) -> None:
         """A peer has connected."""
-        bundles = kind == "bundles"
-        self._in.take(channel, worker, epoch, self._on_bundles if bundles else self._on_news, urgent=not bundles)
+        pool = self.pool
+        if kind != "bundles":
+            self._in.take(channel, worker, epoch, self._on_news)
+        elif pool is not None:
+            pool.post(partial(pool.take_link, self, channel, worker, epoch))
+        else:
+            self._bundles_in.take(channel, worker, epoch, self._on_bundles)
 
     def _on_bundles(self, kind: int, payload: memoryview) -> None:
         self.task.receive(self.read_bundles(kind, payload))
-        if self.full and not self._in.paused:
-            self._in.pause(True)
+        if self.full and not self._bundles_in.paused:
+            self._bundles_in.pause(True)
 
     def read_bundles(self, kind: int, payload: memoryview) -> list[Any]:
         """A frame has come, with these in it."""
@@ -267,8 +310,9 @@ class TaskHost:
             if self._blocked_since_ns:
                 if self.pool is not None and task.queue:
                     self.pool.wake(self, 1)  # in its place
-                    if self.pool.node is not None:
-                        self.pool.node.pass_on()
+                    node = self.pool.node
+                    if node is not None:
+                        node.pass_on()
                 self._recurrent(now_ns)
                 return
         self._step(task, now_ns)
@@ -308,10 +352,17 @@ class TaskHost:
             if receiving is not None and receiving.hears_one and receiving.pending:
                 receiving.look_up()
                 self._sender.flush_notes()  # before all else: the sender may have waited for this
-        if task.tap is not None and self.pool is not None:
-            self.pool.tell(task.tap.told)
+        if task.told:
+            self._tell(task.told)
         self._flush()
         self._make_room()
+
+    def _tell(self, told: set[Task]) -> None:
+        """Halves of these tasks have something to hear."""
+        while told:
+            host = self._near.host_of(told.pop().number)
+            if host is not None:
+                host.wake()
 
     def _run(self, task: Task, ready_ns: int | None, now_ns: int) -> None:
         if task.runnable:
@@ -351,10 +402,10 @@ class TaskHost:
             if self.pool.holds_back and self.has_room:
                 self.pool.make_room()
             return
-        if not (self._in.paused or self.waiting) or not self.has_room:
+        if not (self._bundles_in.paused or self.waiting) or not self.has_room:
             return
-        if self._in.paused:
-            self._in.pause(False)
+        if self._bundles_in.paused:
+            self._bundles_in.pause(False)
         if self.waiting:
             self.wake_waiting()
 
@@ -382,6 +433,7 @@ class TaskHost:
         """These workers have been replaced: links with them are of no use any more."""
         self._sender.relink(workers)
         self._in.relink(workers)
+        self._bundles_in.relink(workers)
 
     # -- clockwork
 
@@ -435,10 +487,11 @@ class TaskHost:
         self.task.settle()
         now_ns = system_clock()
         counters = self.task.counters
-        counts = self.pool is None or self.pool.hosts[0] is self  # a queue is counted once
+        tap = self.task.tap
+        counts = tap is None or tap.sharing[0] is self.task  # a queue is counted once
         counters[0].queued = len(self.task.queue) if counts else 0
-        if counts and self.pool is not None and self.pool.node is not None:
-            node = self.pool.node
+        node = None if self.pool is None else self.pool.node
+        if counts and node is not None:
             counters[0].queued += node.queued if node.circle.maker == self._near.worker else 0
         counters[0].cpu_ns = self.cpu_ns
         backlog, largest = self._sender.backlog

@@ -32,7 +32,7 @@ from tailrace.core.task import Task
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced, ProtocolError, SegmentError, TailraceError, TaskError
 from tailrace.policy.send import SendScheduler
-from tailrace.policy.tail import NODE
+from tailrace.policy.tail import NODE, Tail
 from tailrace.ring.segment import sweep, sweep_own
 from tailrace.runtime.asyncrunner import AsyncRunner
 from tailrace.runtime.auth import accept, answer, close_listener, dial
@@ -46,10 +46,9 @@ from tailrace.runtime.nodelinks import KIND as LINK
 from tailrace.runtime.nodelinks import NodeLinks
 from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.nodequeues import KIND as QUEUE
-from tailrace.runtime.nodequeues import NodeQueues
 from tailrace.runtime.opening import Opener
 from tailrace.runtime.options import RunOptions
-from tailrace.runtime.pool import Pool
+from tailrace.runtime.pools import Pools
 from tailrace.runtime.recorder import Recorder, describe
 from tailrace.runtime.runner import Runner
 from tailrace.runtime.sendloop import SendLoop
@@ -86,12 +85,10 @@ class WorkerProcess:
         self._dialer = Dialer(self.worker, self.epoch, self._host, self._secret, self._say_no_ring)
         self._hosts: dict[int, TaskHost] = {}  # unit -> host
         self._runners: list[Runner] = []
-        self._pools: list[Pool] = []
-        self._node_queues: NodeQueues | None = None
+        self._pools: Pools | None = None
         self._node_links: NodeLinks | None = None
         self._shared: Runner | None = None  # of the tasks with short calls
         self._send_loop: SendLoop | None = None
-        self._read_apart: set[Pool] = set()  # those whose tasks have runners of their own
         self._numbers = itertools.count()
         self._calls: dict[int, tuple[threading.Event, list[SinkReply]]] = {}
         self._plan: Plan | None = None
@@ -116,12 +113,15 @@ class WorkerProcess:
     def member(self, worker: int) -> Member | None:
         return self._core.membership.member(worker)
 
+    def counts(self, worker: int, epoch: int) -> bool:
+        return self._core.membership.counts(worker, epoch)
+
     def queue_for(self, task: int) -> NodeQueue | None:
-        return None if self._node_queues is None else self._node_queues.by_task.get(task)
+        return None if self._pools is None else self._pools.queue_for(task)
 
     @property
-    def _shared_by_node(self) -> list[NodeQueues | NodeLinks]:
-        return [shared for shared in (self._node_queues, self._node_links) if shared is not None]
+    def _shared_by_node(self) -> list[Pools | NodeLinks]:
+        return [shared for shared in (self._pools, self._node_links) if shared is not None]
 
     def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
         return self._dialer.ask(member, hello)
@@ -163,21 +163,17 @@ class WorkerProcess:
     def isolate(self, host: TaskHost) -> None:
         """Give this host, which the shared runner has let go, a runner of its own."""
         host.shared = False
-        if host.pool is not None and host.pool not in self._read_apart:
-            self._read_apart_from_tasks(host.pool).start()
-        own = Runner(host.task.label, self.runner_failed)
+        if host.pool is not None:
+            host.pool.read_apart()
+        own = self._new_runner(host.task.label)
         own.adopt(host)
-        self._runners.append(own)
         own.start()
 
-    def _read_apart_from_tasks(self, pool: Pool) -> Runner:
-        """Give the links of a pool a runner that runs no task. It is to be started."""
-        operator = pool.hosts[0].task.label.rsplit("/", 1)[0]
-        intake = Runner(f"{operator} intake", self.runner_failed)
-        pool.moved_to(intake)
-        self._read_apart.add(pool)
-        self._runners.append(intake)
-        return intake
+    def _new_runner(self, name: str) -> Runner:
+        """Which is to be started."""
+        runner = Runner(name, self.runner_failed)
+        self._runners.append(runner)
+        return runner
 
     # -- life
 
@@ -215,8 +211,8 @@ class WorkerProcess:
                 case CloseLinks():
                     for host in self._hosts.values():
                         host.post(lambda host=host, workers=command.workers: host.relink(workers))  # type: ignore[misc]
-                    for pool in self._pools:
-                        pool.post(lambda pool=pool, workers=command.workers: pool.relink(workers))  # type: ignore[misc]
+                    if self._pools is not None:
+                        self._pools.relink(command.workers)
                     if self._send_loop is not None:
                         self._send_loop.relink(command.workers)
                 case TellTasks():
@@ -224,7 +220,7 @@ class WorkerProcess:
                         for shared in self._shared_by_node:
                             shared.follow(command.message.members)
                     if isinstance(command.message, Techniques):
-                        self._schedule(command.message.tail.send)
+                        self._switch(command.message.tail)
                     for host in self._hosts.values():
                         host.handle(command.message)
                 case Reply():
@@ -294,15 +290,16 @@ class WorkerProcess:
             kinds = {plan.operators[plan.operator_of[member]].operator.kind for member in members}
             hosts[leader] = TaskHost(task, self, Kind.BLOCKING if Kind.BLOCKING in kinds else min(kinds, key=_rank))
         shared = self._shared = Runner("shared", self.runner_failed, self.isolate)
-        pools: dict[int, Pool] = {}
-        for index, queue in around.queues.items():
-            pools[index] = Pool(queue, [hosts[task.number] for task in queue.tasks], self, shared)
-        self._pools.extend(pools.values())
-        if options.tail.shared_queues == NODE:
-            self._node_queues = NodeQueues(self, plan, setup.job_id, pools)
+        self._pools = Pools(self, plan, setup.job_id, hosts, around.queues, shared, self._new_runner)
         self._hosts = hosts
-        self._start_runners(plan, shared)
-        self._schedule(assign.tail.send)
+        self._start_runners(plan, shared, self._pools)
+        self._switch(assign.tail)
+
+    def _switch(self, tail: Tail) -> None:
+        """These techniques are on from now on. Sources hear of replays by themselves."""
+        assert self._pools is not None
+        self._schedule(tail.send)
+        self._pools.switch(tail.shared_queues)
 
     def _schedule(self, scheduler: SendScheduler | None) -> None:
         """Have tasks' tuples for other workers sent in this order; None: as tasks see fit."""
@@ -327,12 +324,11 @@ class WorkerProcess:
         assert self._shared is not None
         if not any(host.kind is Kind.CPU for host in self._hosts.values()):
             return self._shared
-        own = Runner("send", self.runner_failed)
-        self._runners.append(own)
+        own = self._new_runner("send")
         own.start()
         return own
 
-    def _start_runners(self, plan: Plan, shared: Runner) -> None:
+    def _start_runners(self, plan: Plan, shared: Runner, pools: Pools) -> None:
         self._runners.append(shared)
         for host in self._hosts.values():
             task = host.task
@@ -340,17 +336,13 @@ class WorkerProcess:
                 concurrency = plan.operators[plan.operator_of[task.number]].operator.options["concurrency"]
                 self._runners.append(AsyncRunner(task.label, self.runner_failed, host, task, concurrency))
             elif host.kind is Kind.BLOCKING:
-                own = Runner(task.label, self.runner_failed)
-                own.adopt(host)
-                self._runners.append(own)
+                self._new_runner(task.label).adopt(host)
             else:
                 host.shared = True
                 shared.adopt(host)
-        for pool in self._pools:
-            if not pool.hosts[0].shared:
-                self._read_apart_from_tasks(pool)
         for runner in self._runners:
             runner.start()
+        pools.start()
 
     def call_driver(self, operator: str, task: int, message: Any) -> Any:
         """Ask a sink's half on the driver, and wait for the answer."""
@@ -403,18 +395,18 @@ class WorkerProcess:
             channel = Channel(connection, ring)
             pool = host.pool
             if pool is not None and kind == "bundles":
-                pool.post(lambda: pool.take_link(host, channel, worker, epoch))
+                pool.post(lambda: pool.take_link(host, channel, worker, epoch))  # at once: the task may be in a call
             else:
                 host.post(lambda: host.take_link(channel, kind, worker, epoch))
 
     def _hand_queue(self, connection: socket.socket, hello: dict[str, Any], why_not: str | None) -> None:
-        queues = self._node_queues
-        offer = queues.offer(hello) if why_not is None and queues is not None else None
-        if queues is None or offer is None:
+        pools = self._pools
+        offer = pools.offer(hello) if why_not is None and pools is not None else None
+        if pools is None or offer is None:
             answer(connection, why_not or "no such queue here")
             return
         answer(connection, None, **offer)
-        queues.handed(hello, connection)
+        pools.handed(hello, connection)
 
     def _hand_link(self, connection: socket.socket, hello: dict[str, Any], why_not: str | None) -> None:
         links = self._node_links

@@ -14,8 +14,8 @@ from tailrace.sim.faults import Outcome, SimulationFailure, run_seed
 CHUNK = 100
 
 
-def run_chunk(seeds: range, scheduled: bool = False) -> list[Outcome]:
-    return [run_seed(seed, scheduled) for seed in seeds]
+def run_chunk(seeds: range, scheduled: bool = False, sharing: bool = False) -> list[Outcome]:
+    return [run_seed(seed, scheduled, sharing) for seed in seeds]
 
 
 @click.command()
@@ -24,17 +24,18 @@ def run_chunk(seeds: range, scheduled: bool = False) -> list[Outcome]:
 @click.option("--seed", type=int, default=None, help="Repeat this seed alone.")
 @click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="Processes to use.")
 @click.option("--scheduled", is_flag=True, help="With a send scheduler on.")
-def main(seeds: int, first: int, seed: int | None, jobs: int, scheduled: bool) -> None:
+@click.option("--sharing", is_flag=True, help="With shared queues switched again and again.")
+def main(seeds: int, first: int, seed: int | None, jobs: int, scheduled: bool, sharing: bool) -> None:
     """Crash, cut off and confuse a simulated cluster, and check that nothing is lost or doubled."""
     if seed is not None:
-        click.echo(str(run_seed(seed, scheduled)))
+        click.echo(str(run_seed(seed, scheduled, sharing)))
         return
     started = time.monotonic()
     done = deaths = recoveries = 0
     chunks = [range(low, min(low + CHUNK, first + seeds)) for low in range(first, first + seeds, CHUNK)]
     with ProcessPoolExecutor(jobs) as pool:
         try:
-            for outcomes in pool.map(run_chunk, chunks, repeat(scheduled)):
+            for outcomes in pool.map(run_chunk, chunks, repeat(scheduled), repeat(sharing)):
                 done += len(outcomes)
                 deaths += sum(outcome.deaths for outcome in outcomes)
                 recoveries += sum(outcome.recoveries for outcome in outcomes)

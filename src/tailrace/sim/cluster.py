@@ -186,9 +186,9 @@ class Cluster:
         self.drained_ns = self.engine.now_ns
         self.obey(self.coordinator.drain(self.engine.now_ns))
 
-    def switch(self, tail: Tail) -> None:
+    def switch(self, **techniques: Any) -> None:
         """The user switches techniques. A coordinator that crashes later has not heard of it."""
-        self.obey(self.coordinator.switch(tail))
+        self.obey(self.coordinator.switch(self.coordinator.tail.changed(techniques)))
 
     def lead(self) -> None:
         self.obey(self.coordinator.start(self.engine.now_ns))

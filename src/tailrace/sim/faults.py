@@ -21,7 +21,7 @@ from tailrace.core.task import Task
 from tailrace.policy.send import SendScheduler
 from tailrace.policy.send_fifo import fifo
 from tailrace.policy.send_lbf import lbf, lbf_work
-from tailrace.policy.tail import PLAIN, Tail
+from tailrace.policy.tail import NODE, WORKER, Tail
 from tailrace.sim.cluster import BACKSTOP_NS, Cluster, Crashes, Network, Observer
 from tailrace.sim.eager import Eager
 from tailrace.sim.process import Link, SimWorker
@@ -94,7 +94,7 @@ def scenario_of(rng: Random) -> Scenario:
     blows = rng.choice([0, 1, 2, 4])
     drain_after_ns = rng.choice([0, 0, 0, 0, 0, 60, 120]) * MS
     limits = rng.choice([2, 5, 50]), rng.choice([1, 3, 50])
-    tail = Tail(rng.choice([None, None, Eager(0.3, 30), Eager(1.0, 8)]))
+    tail = Tail(rng.choice([None, None, Eager(0.3, 30), Eager(1.0, 8)]), case.shared_queues)
     switch_after_ns = rng.choice([0, 0, 0, 50, 100]) * MS
     return Scenario(case, network, *limits, crashes, blows, drain_after_ns, tail, switch_after_ns)
 
@@ -253,13 +253,15 @@ def _by_recovery(root: Root) -> int:
     return len(root.emissions) - root.hedged
 
 
+SCOPES = (None, WORKER, NODE)
 SCHEDULERS: tuple[SendScheduler | None, ...] = (lbf(), lbf(interval_ms=5), lbf_work(3), fifo(), None)
 
 
-def run_seed(seed: int, scheduled: bool = False) -> Outcome:
+def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outcome:
     """One simulated run. Raises SimulationFailure, with the seed in its text, if a promise is broken.
 
-    ``scheduled``: with a send scheduler on, of which the seed decides, for a part of the run or all of it.
+    ``scheduled``: with a send scheduler on, of which the seed decides, for a part of the run or all of it. ``sharing``:
+    tasks are told again and again to share queues in another way.
     """
     rng = Random(seed)
     scenario = scenario_of(rng)
@@ -276,8 +278,10 @@ def run_seed(seed: int, scheduled: bool = False) -> Outcome:
     if scenario.drain_after_ns:
         cluster.engine.after(scenario.drain_after_ns, cluster.drain)
     if scenario.switch_after_ns:
-        other = replace(PLAIN if scenario.tail.replay else Tail(Eager(1.0, 8)), send=later)
-        cluster.engine.after(scenario.switch_after_ns, lambda: cluster.switch(other))
+        replay = None if scenario.tail.replay else Eager(1.0, 8)
+        cluster.engine.after(scenario.switch_after_ns, lambda: cluster.switch(replay=replay, send=later))
+    if sharing:
+        share_differently(cluster, Random(f"{seed} share"))
     try:
         if not cluster.engine.run(lambda: cluster.finished, MAX_EVENTS):
             raise SimulationFailure("the run never finished: a root is lost, or waited for in vain")
@@ -288,7 +292,7 @@ def run_seed(seed: int, scheduled: bool = False) -> Outcome:
     except Exception as failure:
         raise SimulationFailure(
             f"seed {seed} ({plan.name}, {plan.workers} workers): {failure}\n"
-            f"repeat with: python -m tailrace.sim --seed {seed}{' --scheduled' if scheduled else ''}"
+            f"repeat with: python -m tailrace.sim --seed {seed}{' --scheduled' * scheduled}{' --sharing' * sharing}"
         ) from failure
     counters = [
         counted for process in cluster.by_epoch.values() for t in process.tasks.values() for counted in t.counters
@@ -310,6 +314,17 @@ def run_seed(seed: int, scheduled: bool = False) -> Outcome:
         sum(counted.hedges_won for counted in counters),
         sum(counted.unrun + counted.unrun_hedges for counted in counters),
     )
+
+
+def share_differently(cluster: Cluster, rng: Random) -> None:
+    """Switch now and again, a few times or many, until the network is quiet."""
+    times = rng.choice([2, 3, 10, 40])
+    at_ns = 0
+    for _ in range(times):
+        at_ns += rng.randrange(2, 40) * MS
+        if at_ns < cluster.network.quiet_after_ns:
+            scope = rng.choice(SCOPES)
+            cluster.engine.after(at_ns, lambda scope=scope: cluster.switch(shared_queues=scope))  # type: ignore[misc]
 
 
 def strike(cluster: Cluster) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from tailrace.core.messages import (
     Assign,
     FromWorker,
     LinkLost,
+    Member,
     Members,
     Recover,
     Registered,
@@ -34,6 +35,7 @@ from tailrace.core.stage import CommitSinkStage
 from tailrace.core.task import Task
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced
+from tailrace.policy.tail import NODE
 from tailrace.sim.nodequeue import NodeQueue
 from tailrace.sim.scheduled import SimSendLoop
 from tailrace.sim.shapes import MACHINE
@@ -73,8 +75,9 @@ class SimWorker:
         self.sequences: dict[Link, LinkSequence] = {}
         self.scheduled: set[int] = set()
         self.cancelled = Cancelled()
-        self.queues: dict[int, SharedQueue] = {}  # by operator; those that several tasks draw from
+        self.queues: dict[int, SharedQueue] = {}  # by operator; those that several tasks may draw from
         self.node_queues: dict[int, NodeQueue] = {}  # by operator; those of the circles that it is in
+        self.scope: str | None = None  # how queues are shared
         self.send_loop = SimSendLoop(self)
 
     # -- being alive
@@ -133,9 +136,10 @@ class SimWorker:
                     self.sequences = {link: seq for link, seq in self.sequences.items() if counts(link[0], link[1])}
                 case TellTasks():
                     if isinstance(command.message, Members):
-                        self.gather(command.message)
+                        self.gather(command.message.members)
                     if isinstance(command.message, Techniques):
                         self.send_loop.switch(command.message.tail.send)
+                        self.share(command.message.tail.shared_queues)
                     for task in self.tasks.values():
                         self.on_task(task, partial(task.handle, command.message))
                         self.wake(task)
@@ -146,17 +150,49 @@ class SimWorker:
                 case Exit():
                     self.die("left")
 
-    def gather(self, news: Members) -> None:
-        """Find the queues of this machine for the epochs that there are now."""
+    def gather(self, members: Mapping[int, Member]) -> None:
+        """Find the queues of this machine for the epochs that there are now, or keep those that are to be emptied."""
         plan, cluster = self.cluster.plan, self.cluster
-        self.node_queues = {}
+        before, self.node_queues = self.node_queues, {}
         for operator in plan.operators:
-            circle = circle_of(plan, operator, news.members, self.worker)
-            if circle is not None:
+            circle = circle_of(plan, operator, members, self.worker)
+            known = before.get(operator.index)
+            if circle is not None and (self.scope == NODE or (known is not None and known.circle == circle)):
                 queue = cluster.node_queues.setdefault((operator.index, circle), NodeQueue(circle))
                 self.node_queues[operator.index] = queue
             if operator.index in self.queues:
-                self.queues[operator.index].supply = self.node_queues.get(operator.index)
+                supply = self.node_queues.get(operator.index)
+                self.queues[operator.index].supply = supply if self.scope == NODE else None
+
+    def share(self, scope: str | None) -> None:
+        """Have tasks share queues like this. Each follows in its own time."""
+        if scope == self.scope:
+            return
+        self.scope = scope
+        self.gather(self.core.membership.members)
+        for index in self.queues:
+            for task in self.sharing(index):
+                self.cluster.engine.after(self.cluster.delay(), self.guarded(partial(self.follow_scope, task, index)))
+        self.empty_node_queues()
+
+    def sharing(self, operator: int) -> list[Task]:
+        """Tasks of an operator that may draw from one queue."""
+        return [task for task in self.tasks.values() if self.cluster.plan.operator_of[task.number] == operator]
+
+    def follow_scope(self, task: Task, operator: int) -> None:
+        shared = self.cluster.plan.shares(task.number, self.scope)
+        if shared != (task.tap is not None):
+            self.on_task(task, partial(task.draw_from, self.queues[operator] if shared else None))
+        self.wake_all(self.sharing(operator))
+
+    def empty_node_queues(self) -> None:
+        """Hand to the tasks what is in queues that nobody here wants, but others may still put something into."""
+        for index, queue in self.node_queues.items() if self.scope != NODE else ():
+            tasks = self.sharing(index)
+            while tasks and queue:
+                task = self.cluster.rng.choice(tasks)
+                task.receive(queue.take(1)[1])
+                self.wake_all(tasks)
 
     def die(self, why: str) -> None:
         if self.alive:
@@ -173,6 +209,7 @@ class SimWorker:
     def open(self, assign: Assign) -> None:
         cluster, plan = self.cluster, self.cluster.plan
         self.opened_ns = cluster.engine.now_ns
+        self.scope = assign.tail.shared_queues
         limits, clock = cluster.ledger_limits, cluster.engine.clock
         around = Surroundings(
             plan,
@@ -247,9 +284,9 @@ class SimWorker:
                     task.read(rng.randrange(1, 5))
 
         self.on_task(task, work)
-        if task.tap is not None:
-            self.wake_all(task.tap.told)
-            task.tap.told.clear()
+        if task.told:
+            self.wake_all(task.told)
+            task.told.clear()
         if not task.line_full and (task.runnable or wants_time(task)):
             self.wake(task)
 
@@ -290,8 +327,9 @@ class SimWorker:
     def put(self, lane: Lane) -> bool:
         """Into the queue of this machine, for whoever draws first. False if there is none, or it is full."""
         rng = self.cluster.rng
-        queue = self.node_queues.get(self.cluster.plan.operator_of[lane.target])
-        if queue is None or queue.full or not queue.circle.has(self.cluster.plan.home[lane.target]):
+        plan = self.cluster.plan
+        queue = self.node_queues.get(plan.operator_of[lane.target])
+        if self.scope != NODE or queue is None or queue.full or not queue.circle.has(plan.home[lane.target]):
             return False
         for part in portions(lane.take(), rng.choice([1, 1, 2, 64]), rng.getrandbits):
             queue.put(self.cluster.engine.now_ns, part)
@@ -300,6 +338,8 @@ class SimWorker:
             for other in process.queues.values():
                 if other.supply is queue:
                     process.wake_all(other.tasks)
+            if process.scope != NODE:
+                self.cluster.engine.after(self.cluster.delay(), process.guarded(process.empty_node_queues))
         return True
 
     def cancel(self, task: Task) -> None:

@@ -198,7 +198,7 @@ SHAPES: tuple[Callable[[Topology, int], None], ...] = (
 )
 
 SHARED = {_drawn, _drawn_by_load}
-"""Those whose tasks draw from shared queues where they may."""
+"""Those whose tasks draw from shared queues where they may, from the start."""
 
 MACHINE = 2
 """Workers of one machine."""
@@ -215,6 +215,7 @@ class Case:
     plan: Plan
     rows: Rows  # at each committing sink
     rows_by_root: Mapping[tuple[int, int], Rows]  # (split index, offset) -> the rows that come of this root
+    shared_queues: str | None  # at the start
 
 
 @cache
@@ -222,9 +223,9 @@ def case_of(shape: int, workers: int, roots: int) -> Case:
     topology = Topology(SHAPES[shape].__name__.strip("_"))
     SHAPES[shape](topology, roots)
     topology.validate()
-    plan = make_plan(topology, workers, shared_queues=_shared_by(SHAPES[shape], workers))
+    plan = make_plan(topology, workers)
     rows = _expected_rows(plan)
-    return Case(plan, rows, _rows_by_root(plan, rows))
+    return Case(plan, rows, _rows_by_root(plan, rows), _shared_by(SHAPES[shape], workers))
 
 
 def _shared_by(shape: Callable[[Topology, int], None], workers: int) -> str | None:
