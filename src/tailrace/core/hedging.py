@@ -111,7 +111,6 @@ class Hedging:
         """Roots to be hedged now."""
         roots = [self._pending[key] for key in self._replayer.due(now_ns)]
         for _ in roots:
-            self._counters.hedges += 1
             for _ in range(self._work.run.take()):
                 self._replayer.executed(self._work.root_ns, hedge=True)
             for _ in range(self._work.spared.take()):
