@@ -388,12 +388,22 @@ def test_a_topology_in_which_nothing_may_be_hedged_is_refused() -> None:
 def test_work_is_shared_out_over_roots_and_over_hedges() -> None:
     work = _WorkPerRoot()
     # 100 roots and 20 hedges of 2 ms each: 220 ms were run, 5 of firsts and 15 of hedges thrown away.
-    work.learn(Load(0.5, roots=100, hedges=20, work_ns=220 * MS, unrun_ns=5 * MS, unrun_hedges_ns=15 * MS))
+    work.learn(Load(0.5, roots=100, hedges=20, work_ns=220 * MS, unrun_ns=5 * MS, unrun_hedges_ns=15 * MS), issued=0)
     assert work.root_ns == 2 * MS
-    assert sum(work.run.take() for _ in range(800)) == 800 * (40 - 15) // 40
-    assert sum(work.spared.take() for _ in range(800)) == 800 * 5 // 2 // 20
-    work.learn(Load(0.0, roots=0, hedges=0, work_ns=0, unrun_ns=0, unrun_hedges_ns=0))
+    assert sum(work.run.take(1) for _ in range(800)) == work.run.take(800) == 800 * (40 - 15) // 40
+    assert work.spared.take(800) == 800 * 5 // 2 // 20
+    work.learn(Load(0.0, roots=0, hedges=0, work_ns=0, unrun_ns=0, unrun_hedges_ns=0), issued=0)
     assert work.root_ns == 2 * MS, "a second in which nothing happens says nothing"
+
+
+def test_hedges_are_charged_the_difference_when_it_is_known_what_they_did() -> None:
+    work = _WorkPerRoot()
+    work.learn(Load(0.5, roots=100, hedges=0, work_ns=100 * MS, unrun_ns=0, unrun_hedges_ns=0), issued=0)
+    assert (work.run.take(20), work.spared.take(20)) == (20, 0), "nothing is known of hedges"
+    work.learn(Load(0.5, roots=100, hedges=20, work_ns=95 * MS, unrun_ns=15 * MS, unrun_hedges_ns=10 * MS), issued=20)
+    assert (work.run.take(0), work.spared.take(0)) == (0, 15)
+    assert (work.run.take(20), work.spared.take(20)) == (0, 15), "of the first twenty ten were too many"
+    assert (work.run.take(20), work.spared.take(20)) == (10, 15)
 
 
 def test_load_is_measured_between_snapshots() -> None:
