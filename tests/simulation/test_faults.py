@@ -93,6 +93,11 @@ def test_a_seed_is_the_same_run_in_any_process() -> None:
         assert done.stdout.strip() == here
 
 
+def test_hedges_that_are_due_at_once_leave_the_line_bounded() -> None:
+    """Eight of them did not, though each had looked whether there was room for one."""
+    assert run_seed(15425, scheduled=True).hedges > 8
+
+
 def test_different_seeds_are_different_runs() -> None:
     assert len({(run.events, run.virtual_ms) for run in map(run_seed, range(20))}) == 20
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+from unittest.mock import patch
+
 import pytest
 
 from tailrace.clock import MILLISECOND_NS as MS
 from tailrace.errors import OptionError
 from tailrace.policy import ReplayRule, adaptive_timeout, du_timeout, fixed_timeout, replicate
-from tailrace.sim import Constant, Exponential, Model, Poisson, Report, Stalls, named_replay, simulate
+from tailrace.sim import Constant, Exponential, Model, Poisson, Report, Stage, Stalls, named_replay, simulate
+from tailrace.sim.stage import StageAtWork
 
 
 def stalling(load: float, rule: ReplayRule | None) -> Report:
@@ -36,6 +41,25 @@ def test_where_a_second_try_is_no_faster_there_are_hardly_any(load: float) -> No
     plain, hedged = simulate(model, seed=2), simulate(model, replay=adaptive_timeout(), seed=2)
     assert 0 < hedged.hedges < 200
     assert hedged.percentile_ns(0.99) < 1.04 * plain.percentile_ns(0.99)
+
+
+def test_a_hedge_meets_what_it_races_at_no_operator_that_has_one_tuple_of_it() -> None:
+    """As in the runtime: behind the first edge it goes to the other side, but for tuples of which there are several."""
+    stages = (Stage("one"), Stage("two", fan_out=2.0), Stage("many"))
+    model = Model(Poisson(load=0.3), Constant(MS), tuples=4_000, senders=2, stages=stages, stalls=Stalls(0.01, 50))
+    sent: dict[tuple[str, int, bool], int] = {}
+    original = StageAtWork.send
+
+    def send(self: StageAtWork, index: int, incarnation: int, sender: int, choice: int, attached: Any) -> None:
+        sent[self.name, index, incarnation >= self.roots.count] = choice
+        original(self, index, incarnation, sender, choice, attached)
+
+    with patch.object(StageAtWork, "send", send):
+        assert simulate(model, replay=fixed_timeout(10), seed=2).hedges > 200
+    met = Counter(
+        name for (name, index, again), task in sent.items() if again and sent.get((name, index, False)) == task
+    )
+    assert set(met) == {"many"}
 
 
 def test_a_gate_holds_for_all() -> None:

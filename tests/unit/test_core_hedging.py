@@ -23,6 +23,8 @@ from tailrace.core.router import turn_of
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import ObservedTask, PlainTask, Task
 from tailrace.metrics.counters import TaskSnapshot
+from tailrace.policy.grouping import Grouping
+from tailrace.policy.pull import Credit
 from tailrace.policy.replay import ReplayRule
 from tailrace.policy.tail import PLAIN, Tail
 from tailrace.runtime.load import LoadMeter
@@ -32,19 +34,21 @@ from tailrace.topology import Stream, Topology
 
 MS = MILLISECOND_NS
 TIMEOUT = tr.fixed_timeout(10)
+SHUFFLE = tr.shuffle()
 TASKS = 3
 
 
 class Kit:
     """A source whose roots go to three tasks, and a sink that keeps no promise."""
 
-    def __init__(self, rule: ReplayRule | None = TIMEOUT) -> None:
+    def __init__(self, rule: ReplayRule | None = TIMEOUT, grouping: Grouping = SHUFFLE, line_limit: int = 1) -> None:
         topology = Topology("t")
-        topology.source("s", SimSource("s", 100)).map("a", str, tasks=TASKS).sink("out", SimSink(committing=False))
+        stream = topology.source("s", SimSource("s", 100)).map("a", str, tasks=TASKS, grouping=grouping)
+        stream.sink("out", SimSink(committing=False))
         self.clock = ManualClock(1)
         self.plan = make_plan(topology, 1)
         limits = LedgerLimits(50, SECOND_NS)
-        around = Surroundings(self.plan, 0, 1, limits, self.clock, Random(1), tail=Tail(rule))
+        around = Surroundings(self.plan, 0, 1, limits, self.clock, Random(1), line_limit=line_limit, tail=Tail(rule))
         reader = self.plan.operators[0].operator.body.open(SplitStart("0"))
         task = assemble(0, Bodies({}, {}, {0: reader}, {0: Position(0, None)}), around)
         assert isinstance(task, SourceTask)
@@ -172,6 +176,36 @@ def test_an_incarnation_from_before_a_loss_cancels_nothing() -> None:
     assert len(root.emissions) == 3 and root.hedged
     kit.complete(root.emissions[0])
     assert root.complete_ns and kit.task.cancels == []
+
+
+def test_hedges_wait_until_there_is_room_in_line() -> None:
+    """Many roots are late at one moment, and the tasks that they go to want none of them."""
+    kit = Kit(grouping=tr.pull(), line_limit=6)
+    (line,) = kit.task.lines.values()
+    kit.task.read(4)
+    kit.pass_ms(20)
+    assert [root.hedged for root in kit.roots] == [True, True, False, False]
+    assert len(line.line) == 6 and kit.task.line_full and kit.task.runnable and kit.figures()[0] == 2
+    for task in range(TASKS):  # the first three leave, of which the third is complete
+        kit.task.hear([(line.edge.index, task, line.version, Credit(token=False))])
+    kit.complete(kit.roots[2].emissions[0])
+    kit.pass_ms(0)
+    assert [root.hedged for root in kit.roots] == [True, True, False, True] and len(line.line) == 4
+    assert not kit.task.runnable and kit.figures()[0] == 3
+
+
+def test_a_root_that_recovery_emits_again_does_not_wait_for_a_hedge_any_more() -> None:
+    kit = Kit(grouping=tr.pull(), line_limit=3)
+    (line,) = kit.task.lines.values()
+    kit.task.read(2)
+    kit.pass_ms(20)
+    assert [root.hedged for root in kit.roots] == [True, False]
+    kit.task.handle(Recover())
+    for _ in range(3):
+        for task in range(TASKS):
+            kit.task.hear([(line.edge.index, task, line.version, Credit(token=False))])
+        kit.pass_ms(1)
+    assert [root.hedged for root in kit.roots] == [True, False] and kit.task.ledger.reemitted == 2
 
 
 def test_hedging_goes_off_and_on_while_roots_are_pending() -> None:
@@ -354,12 +388,22 @@ def test_a_topology_in_which_nothing_may_be_hedged_is_refused() -> None:
 def test_work_is_shared_out_over_roots_and_over_hedges() -> None:
     work = _WorkPerRoot()
     # 100 roots and 20 hedges of 2 ms each: 220 ms were run, 5 of firsts and 15 of hedges thrown away.
-    work.learn(Load(0.5, roots=100, hedges=20, work_ns=220 * MS, unrun_ns=5 * MS, unrun_hedges_ns=15 * MS))
+    work.learn(Load(0.5, roots=100, hedges=20, work_ns=220 * MS, unrun_ns=5 * MS, unrun_hedges_ns=15 * MS), issued=0)
     assert work.root_ns == 2 * MS
-    assert sum(work.run.take() for _ in range(800)) == 800 * (40 - 15) // 40
-    assert sum(work.spared.take() for _ in range(800)) == 800 * 5 // 2 // 20
-    work.learn(Load(0.0, roots=0, hedges=0, work_ns=0, unrun_ns=0, unrun_hedges_ns=0))
+    assert sum(work.run.take(1) for _ in range(800)) == work.run.take(800) == 800 * (40 - 15) // 40
+    assert work.spared.take(800) == 800 * 5 // 2 // 20
+    work.learn(Load(0.0, roots=0, hedges=0, work_ns=0, unrun_ns=0, unrun_hedges_ns=0), issued=0)
     assert work.root_ns == 2 * MS, "a second in which nothing happens says nothing"
+
+
+def test_hedges_are_charged_the_difference_when_it_is_known_what_they_did() -> None:
+    work = _WorkPerRoot()
+    work.learn(Load(0.5, roots=100, hedges=0, work_ns=100 * MS, unrun_ns=0, unrun_hedges_ns=0), issued=0)
+    assert (work.run.take(20), work.spared.take(20)) == (20, 0), "nothing is known of hedges"
+    work.learn(Load(0.5, roots=100, hedges=20, work_ns=95 * MS, unrun_ns=15 * MS, unrun_hedges_ns=10 * MS), issued=20)
+    assert (work.run.take(0), work.spared.take(0)) == (0, 15)
+    assert (work.run.take(20), work.spared.take(20)) == (0, 15), "of the first twenty ten were too many"
+    assert (work.run.take(20), work.spared.take(20)) == (10, 15)
 
 
 def test_load_is_measured_between_snapshots() -> None:

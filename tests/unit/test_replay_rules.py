@@ -294,6 +294,15 @@ def test_a_hedge_that_spares_the_other_incarnation_costs_little() -> None:
     assert issued > 4_000, "against 500 that cost a root's work each"
 
 
+def test_roots_from_before_anything_is_known_of_work_do_not_count_as_free() -> None:
+    """A source hears once a second what roots cost. If those before it had cost nothing, hedges would seem dear."""
+    budget = Budget(Limits(0.05, None))
+    for _ in range(500):
+        budget.completed(hedged=False, won=False)
+    earn(budget, 10)
+    assert budget.cost_ns() == MS and budget.payable() == 0.05
+
+
 def test_a_hedge_is_charged_the_mean_of_an_execution() -> None:
     budget = Budget(Limits(0.1, None))
     earn(budget, 1_000)

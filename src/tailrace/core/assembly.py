@@ -16,7 +16,7 @@ from tailrace.core.messages import Position
 from tailrace.core.opentask import AsyncTask, BatchTask
 from tailrace.core.plan import EdgePlan, OperatorPlan, Plan
 from tailrace.core.receivinghalf import ReceivingHalves
-from tailrace.core.router import FeedbackLane, Lane, LaneOut, Out, TurnsOut, Unroutable
+from tailrace.core.router import FeedbackLane, Lane, LaneOut, Out, SidesOut, TurnsOut, Unroutable
 from tailrace.core.sendinghalf import MAX_LINE, FeedbackOut
 from tailrace.core.sharedqueue import SharedQueue
 from tailrace.core.sinklog import SinkLog
@@ -69,6 +69,12 @@ class Surroundings:
 
 def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
     """The task object for the unit that this task leads."""
+    task = _assemble(leader, bodies, around)
+    task.take_sides(around.tail)
+    return task
+
+
+def _assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
     plan = around.plan
     operator = plan.operators[plan.operator_of[leader]]
     role = operator.operator.role
@@ -177,6 +183,8 @@ class _Builder:
         if isinstance(task, SourceTask) and task.leads(edge) and takes_turns(edge) and len(lanes) > 1:
             return TurnsOut(edge, lanes, None, self._around.rng)
         chooser = None if edge.local else edge.grouping.bind(len(targets), self._around.rng)
+        if takes_turns(edge) and len(lanes) > 1 and passes_one(self._plan, edge):
+            return SidesOut(edge, lanes, chooser, self._around.rng)
         return LaneOut(edge, lanes, chooser, self._around.rng)
 
     def _feedback_out(self, task: Task, index: int, edge: EdgePlan, targets: list[int], counters: TaskCounters) -> Out:
@@ -222,6 +230,16 @@ def _blame(wiring: Wiring, downstream: str) -> Unroutable:
 def takes_turns(edge: EdgePlan) -> bool:
     """Whether any task will do for any tuple."""
     return isinstance(edge.grouping, Shuffle) and not edge.by_lineage
+
+
+def passes_one(plan: Plan, edge: EdgePlan) -> bool:
+    """Whether at most one tuple of an emission takes this edge, for all that the shape of the topology says."""
+    operator = plan.operators[edge.upstream].operator
+    if operator.role is Role.SOURCE:
+        return True
+    before = [other for other in plan.edges if other.downstream == edge.upstream]
+    one = len(before) == 1 and operator.role in (Role.MAP, Role.FILTER) and before[0].grouping.name != "broadcast"
+    return one and passes_one(plan, before[0])
 
 
 EPOCH_OFFSETS = 40

@@ -9,7 +9,8 @@ is cancelled only if it is one of such a pair, the other is complete, and recove
 incarnation from before a loss may be complete and never become durable; then only the new one can.
 
 What a replayer must be told about work is worked out from what all tasks together have done (``Load``), once a second,
-and shared out evenly over roots and over hedges.
+and shared out evenly over roots and over hedges. Hedges are charged what those before them cost, and the difference
+when it is known what they did.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Hedging:
         self._replayer = rule.bind(rng)
         self._pending: dict[int, Root] = {}  # by the number of their first emission: what the replayer knows of
         self._work = _WorkPerRoot()
+        self._issued = 0  # hedges since the last load
         for root in ledger:
             if not root.complete_ns and root.emissions:
                 self.emitted(root, now_ns)
@@ -101,7 +103,9 @@ class Hedging:
         return won
 
     def loaded(self, load: Load, now_ns: int) -> None:
-        self._work.learn(load)
+        self._work.learn(load, self._issued)
+        self._issued = 0
+        self._charge(0)
         self._replayer.observed(load.utilisation, now_ns)
         self.wake_ns = 0
 
@@ -110,15 +114,17 @@ class Hedging:
     def due(self, now_ns: int) -> list[Root]:
         """Roots to be hedged now."""
         roots = [self._pending[key] for key in self._replayer.due(now_ns)]
-        for _ in roots:
-            self._counters.hedges += 1
-            for _ in range(self._work.run.take()):
-                self._replayer.executed(self._work.root_ns, hedge=True)
-            for _ in range(self._work.spared.take()):
-                self._replayer.discarded(hedge=False)
+        self._issued += len(roots)
+        self._charge(len(roots))
         wake_ns = self._replayer.wake_ns()
         self.wake_ns = NEVER if wake_ns is None or wake_ns <= now_ns else wake_ns
         return roots
+
+    def _charge(self, hedges: int) -> None:
+        for _ in range(self._work.run.take(hedges)):
+            self._replayer.executed(self._work.root_ns, hedge=True)
+        for _ in range(self._work.spared.take(hedges)):
+            self._replayer.discarded(hedge=False)
 
     def show(self) -> None:
         """Bring gauges up to date."""
@@ -147,7 +153,8 @@ class _WorkPerRoot:
         self.spared = _Portions()  # of the first incarnation, by a hedge
         self._hedges = self._unrun_ns = self._unrun_hedges_ns = 0.0
 
-    def learn(self, load: Load) -> None:
+    def learn(self, load: Load, issued: int) -> None:
+        """``issued``: hedges that were charged at what was known before."""
         if not (load.work_ns and load.roots):
             return
         whole_ns = load.work_ns + load.unrun_ns + load.unrun_hedges_ns
@@ -156,20 +163,25 @@ class _WorkPerRoot:
         self._unrun_ns = FADE * self._unrun_ns + load.unrun_ns
         self._unrun_hedges_ns = FADE * self._unrun_hedges_ns + load.unrun_hedges_ns
         hedges_ns = max(1.0, self._hedges) * self.root_ns
-        self.run.each = max(0.0, 1 - self._unrun_hedges_ns / hedges_ns)
-        self.spared.each = min(1.0, self._unrun_ns / hedges_ns)
+        self.run.correct(max(0.0, 1 - self._unrun_hedges_ns / hedges_ns), issued)
+        self.spared.correct(min(1.0, self._unrun_ns / hedges_ns), issued)
 
 
 class _Portions:
-    """Whole things, one by one, that are ``each`` on average."""
+    """Whole things that are ``each`` on average."""
 
     def __init__(self) -> None:
         self.each = 0.0
         self._owed = 0.0
 
-    def take(self) -> int:
-        self._owed += self.each
-        whole = int(self._owed)
+    def correct(self, each: float, taken: int) -> None:
+        """So many should have been ``each``. What was too much is kept back from the next."""
+        self._owed += taken * (each - self.each)
+        self.each = each
+
+    def take(self, times: int) -> int:
+        self._owed += times * self.each
+        whole = max(0, int(self._owed))
         self._owed -= whole
         return whole
 

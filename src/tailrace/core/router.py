@@ -16,6 +16,7 @@ from tailrace.core.plan import EdgePlan
 from tailrace.policy.elsewhere import Elsewhere
 from tailrace.policy.feedback import Message
 from tailrace.policy.grouping import ALL, Chooser
+from tailrace.policy.sides import Sides
 
 Bundle = tuple[int, int, int, int, list[int] | None, list[Any]]
 """(emission number, split index, offset, ack id, lineages or None, values)"""
@@ -268,3 +269,34 @@ class TurnsOut(LaneOut):
         choice = emission % tasks if emission < HEDGE else elsewhere.choose((emission - HEDGE) % tasks)
         elsewhere.sent(emission, choice)
         return choice
+
+
+class SidesOut(LaneOut):
+    """A shuffled edge behind the first, that has at most one tuple of an emission: a hedge's goes to the other side."""
+
+    sides: Sides | None = None
+    """While roots are hedged by a rule that cancels. Without it all tuples take turns."""
+
+    def take_sides(self, wanted: bool) -> None:
+        if wanted != (self.sides is not None):
+            self.sides = Sides(len(self.lanes), self._salt, self._new_id(32)) if wanted else None
+
+    def send(
+        self,
+        emission: int,
+        split: int,
+        offset: int,
+        values: list[Any],
+        parents: list[int] | None,
+        indices: list[int] | None,
+    ) -> int:
+        if self.sides is None or not values:
+            return super().send(emission, split, offset, values, parents, indices)
+        lineages: list[int] | None = None
+        if self._lineages:
+            assert parents is not None
+            lineages = child_lineages(parents, self._salt, indices)
+        ack = self._new_id(64)
+        choice = self.sides.choose(emission & ~HEDGE, hedge=emission >= HEDGE)
+        self.lanes[choice].bundles.append((emission, split, offset, ack, lineages, values))
+        return ack

@@ -56,6 +56,7 @@ class SourceTask(Task):
         self._catch_up = 0  # roots to read even so
         self._readers = deque(readers.items())
         self._again: deque[Root] = deque()
+        self._late: deque[Root] = deque()  # to be hedged as soon as there is room in line
         self._salts = {split.index: split.salt for split in plan.splits_of(number)}
         source = plan.operator_of[number]
         self._may_hedge = not reasons_against(plan)[source]
@@ -155,6 +156,7 @@ class SourceTask(Task):
             case Recover():
                 self._started = True
                 self._again = deque(self.ledger.unfinished())
+                self._late.clear()  # what is emitted again is not late
             case Committed():
                 for split, offset in message.offsets.items():
                     self.ledger.committed(split, offset)
@@ -183,6 +185,7 @@ class SourceTask(Task):
         if self.hedging is not None and rule == self.hedging.rule:
             return
         self.hedging = self.ledger.on_complete = None
+        self._late.clear()
         edges = self._places(rule is not None and rule.cancels)
         if rule is not None:
             self.hedging = Hedging(rule, self.ledger, self.wiring.counters, self._rng, self.clock(), edges)
@@ -203,20 +206,26 @@ class SourceTask(Task):
 
     @property
     def runnable(self) -> bool:
-        return bool(self._again) or (self.hedge_ns is not None and self.hedge_ns <= self.clock())
+        return bool(self._again or self._late) or (self.hedge_ns is not None and self.hedge_ns <= self.clock())
 
     def run(self, budget_ns: int) -> None:
-        """Emit again what recovery wants, then what is late."""
+        """Emit again what recovery wants, then what is late, as long as no line is full."""
         end_ns = self.clock() + budget_ns
         while self._again:
             root = self._again.popleft()
             if not root.durable:
                 self._emit(root, self.clock())
-            if self.clock() >= end_ns:
+            if self.clock() >= end_ns or self.line_full:
                 return
         if self.hedging is not None and self._started:
-            now_ns = self.clock()
-            for root in self.hedging.due(now_ns):
+            self._hedge(self.hedging, self.clock())
+
+    def _hedge(self, hedging: Hedging, now_ns: int) -> None:
+        self._late.extend(hedging.due(now_ns))
+        while self._late and not self.line_full:
+            root = self._late.popleft()
+            if not (root.complete_ns or root.hedged):
+                self.wiring.counters.hedges += 1
                 self._send(root, self.ledger.hedge(root), now_ns)
 
     # -- telling the coordinator

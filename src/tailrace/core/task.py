@@ -16,12 +16,13 @@ from tailrace.core.cancelled import Cancelled
 from tailrace.core.messages import Committed, Flush, Members, Techniques, ToWorker
 from tailrace.core.plan import Plan
 from tailrace.core.receivinghalf import ReceivingHalves
-from tailrace.core.router import NOTE, Bundle, Lane, Note
+from tailrace.core.router import NOTE, Bundle, Lane, Note, SidesOut
 from tailrace.core.sendinghalf import FeedbackOut
 from tailrace.core.sharedqueue import SharedQueue, Tap
 from tailrace.core.stage import CommitSinkStage, Stage, Wiring
 from tailrace.errors import TailraceError
 from tailrace.metrics.counters import TaskCounters
+from tailrace.policy.tail import Tail
 
 
 class BundleQueue(Protocol):
@@ -142,8 +143,17 @@ class Task:
                     sink.commit()
             case Members():
                 self._bind_halves(message.version)
-            case Techniques() if message.tail.replay is None:
-                self.cancelled.clear()
+            case Techniques():
+                self.take_sides(message.tail)
+                if message.tail.replay is None:
+                    self.cancelled.clear()
+
+    def take_sides(self, tail: Tail) -> None:
+        """Send hedges to other tasks than what they race, from now on, if there are any."""
+        for wiring in self.wirings:
+            for out in wiring.outs:
+                if isinstance(out, SidesOut):
+                    out.take_sides(tail.replay is not None and tail.replay.cancels)
 
     def _bind_halves(self, version: int) -> None:
         for line in self.lines.values():

@@ -98,7 +98,8 @@ class Budget:
             self._extra_ns -= self._call.value
 
     def completed(self, hedged: bool, won: bool) -> None:
-        self._root.add(self._root_so_far_ns)
+        if self._call.value:  # a root is not free because nobody has said yet what work it was
+            self._root.add(self._root_so_far_ns)
         self._root_so_far_ns = 0
         if hedged:
             self._settled += 1

@@ -34,8 +34,10 @@ MAX_EVENTS = 100_000
 REEMIT_NS = 150 * MS
 """By then a source that heard of a recovery has emitted again all that was pending: three times what it takes."""
 
-AT_ONCE = 8
-"""Tuples that come of a task's work before it is looked at whether it may go on: four roots, or a bundle's children."""
+AT_ONCE = 5
+"""Tuples that one piece of work may add to a line, which has room for one at least when it begins. That is four roots
+that are read, the five children of a bundle, a batch of three, or one root that is emitted again. Of hedges there are
+as many as there is room for."""
 
 HEARD_NS = 100 * MS
 """By then a process that can be reached has heard what it was told."""
@@ -142,7 +144,7 @@ class Watch:
         for sink in task.sinks:
             sink.log.validate()
         for line in task.lines.values():
-            if len(line.line) > self._scenario.line_limit + AT_ONCE:
+            if len(line.line) >= self._scenario.line_limit + AT_ONCE:
                 raise SimulationFailure(f"line is not bounded: {len(line.line)} tuples held at {task.label}")
 
     def _drains(self, process: SimWorker, task: SourceTask) -> None:

@@ -12,9 +12,11 @@ from typing import NamedTuple
 from tailrace.policy.elsewhere import Elsewhere
 from tailrace.policy.feedback import FeedbackChooser, Message, Receiver, has_feedback
 from tailrace.policy.grouping import ALL, FIRST, HELD, Chooser, Grouping
+from tailrace.policy.hashing import stable_hash
 from tailrace.policy.local import Local
 from tailrace.policy.oracle import FullKnowledge
 from tailrace.policy.shuffle import Shuffle
+from tailrace.policy.sides import Sides
 from tailrace.sim.agenda import DELIVER, EMIT, FINISH, TO_SENDER, TO_TASK, Agenda
 from tailrace.sim.forest import Forest
 from tailrace.sim.hedging import Hedging
@@ -85,6 +87,7 @@ class StageAtWork:
                 for task, rng in enumerate(rngs[len(senders) :])
             ]
         self.elsewhere = [self._elsewhere(sender, grouping) for sender in senders]
+        self.sides = [self._sides(world, position, sender, grouping) for sender in senders]
         self.held: list[deque[tuple[int, int]]] = [deque() for _ in senders]  # (tuple, incarnation)
 
         nodes = [model.node_of(stage, task) for task in range(self.tasks)]
@@ -107,6 +110,14 @@ class StageAtWork:
         noted = self.hedging is not None and self.cancels and sender.leads and several
         return self.hedging.edge(sender.task, self.tasks) if self.hedging is not None and noted else None
 
+    def _sides(self, world: World, position: int, sender: Sender, grouping: Grouping) -> Sides | None:
+        """How it keeps hedges from what they race. As in the runtime: behind the first edge, along a shuffled one."""
+        several = self.tasks > 1 and isinstance(grouping, Shuffle)
+        if not (self.cancels and several and not sender.leads and passes_one(world.model.operators, self.name)):
+            return None
+        start = stable_hash(("sides", world.seed, position, sender.task))
+        return Sides(self.tasks, stable_hash(("stage", position)), start)
+
     def emit(self, index: int, incarnation: int, sender: int, late: bool = False) -> None:
         if not late:
             self.on_the_way[incarnation] += 1
@@ -114,8 +125,12 @@ class StageAtWork:
                 self.agenda.push(self.agenda.now_ns + self.lags_ns[index], EMIT, self, index, incarnation, sender)
                 return
         if self.feedback is None:
-            choice = self.choosers[sender].choose_many((self.values[index],))[0]
-            elsewhere = self.elsewhere[sender]
+            elsewhere, sides = self.elsewhere[sender], self.sides[sender]
+            if sides is not None:
+                again, root = divmod(incarnation, self.roots.count)
+                choice = sides.choose(root, hedge=bool(again))
+            else:
+                choice = self.choosers[sender].choose_many((self.values[index],))[0]
             if elsewhere is not None:
                 if incarnation >= self.roots.count:
                     choice = elsewhere.choose(elsewhere.task_of(incarnation - self.roots.count))
@@ -295,6 +310,18 @@ class StageAtWork:
 
 Ways = dict[int, tuple[StageAtWork, int]]
 """Position of a stage that one sends to -> the stage, and which of its senders one's first task is."""
+
+
+def passes_one(stages: Sequence[Stage], name: str) -> bool:
+    """Whether at most one tuple of a root reaches this stage, for all that the shape of the model says."""
+    stage = next((stage for stage in stages if stage.name == name), None)
+    if stage is None:
+        return True  # the source
+    if len(stage.inputs) != 1:
+        return False
+    before = next((other for other in stages if other.name == stage.inputs[0]), None)
+    most = 1.0 if before is None else before.fan_out[1] if isinstance(before.fan_out, tuple) else before.fan_out
+    return most <= 1 and passes_one(stages, stage.inputs[0])
 
 
 def _half(seed: int, position: int, stage: Stage, half: int) -> str:
