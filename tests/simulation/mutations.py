@@ -604,6 +604,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "ack ids are random",
         ack_ids_are_lineages,
         "",
+        seeds=200,
         redundant="registers are per incarnation and lineages name target and edge, so no two ids in a register agree",
     ),
     Mutation("one register per (root, incarnation)", one_register_a_root, f"{STUCK}|recovery was in vain"),
@@ -623,7 +624,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         "recovery waits for all to act on the membership", recovery_before_applied, "recovery was in vain", seeds=800
     ),
     Mutation(
-        "a drain reaches every source", opening_workers_do_not_drain, "reads on though the run drains", seeds=1500
+        "a drain reaches every source",
+        opening_workers_do_not_drain,
+        "reads on though the run drains",
+        seeds=1500,
+        first=900,
     ),
     Mutation("a drain waits for a source's successor to catch up", successor_stops_at_once, DOUBLED),
     Mutation("the span begins at the committed prefix", span_from_own_prefix, DOUBLED, seeds=1500),
@@ -640,6 +645,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a skipped frame is reported",
         losses_unnoticed,
         "",
+        seeds=200,
         redundant="the backstop finds every loss; the report only finds it sooner",
     ),
     Mutation("a lineage names the edge", lineage_without_edge, AHEAD),
@@ -658,6 +664,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "messages to a newer half wait for it",
         new_messages_dropped,
         "",
+        seeds=200,
         redundant="either end of pull may begin to talk, and nobody else waits for an answer: only knowledge is lost",
     ),
     Mutation("a loss renews the membership", losses_renew_nothing, STUCK),

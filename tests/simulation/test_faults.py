@@ -18,7 +18,7 @@ from tailrace.sim.__main__ import run_chunk
 from tailrace.sim.faults import MAX_EVENTS, Outcome, SimulationFailure, run_seed
 from tailrace.sim.shapes import SHAPES
 
-SEEDS = 3_000
+SEEDS = 2_400
 CHUNK = 50
 
 
@@ -55,7 +55,7 @@ def test_every_seed_keeps_the_promises(outcomes: list[Outcome]) -> None:
 )
 def test_every_shape_met_every_fault(outcomes: list[Outcome], shape: str, what: str) -> None:
     times = [getattr(outcome, what) for outcome in outcomes if outcome.shape == shape]
-    assert sum(count > 0 for count in times) >= 20, f"{what} in too few of {len(times)} runs"
+    assert sum(count > 0 for count in times) >= 15, f"{what} in too few of {len(times)} runs"
 
 
 def test_promises_hold_under_send_schedulers() -> None:

@@ -49,11 +49,13 @@ def hurt(run: tr.Run, worker: int, what: str) -> float:
 @pytest.mark.slow
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize(
-    ("rows", "tail"), [(300_000, tr.Tail()), pytest.param(MILLION, EAGER, marks=pytest.mark.soak, id="million-eager")]
+    ("rows", "tail"), [(200_000, tr.Tail()), pytest.param(MILLION, EAGER, marks=pytest.mark.soak, id="million-eager")]
 )
 def test_three_executors(rows: int, tail: tr.Tail, sessions: Sessions, tmp_path: Path) -> None:
     spark = sessions.get("local-cluster[3,1,1024]")
     plan = [(0.15, 0, PYTHON), (0.3, 1, EXECUTOR), (0.45, 2, PYTHON), (0.6, 0, EXECUTOR), (0.8, 1, PYTHON)]
+    if rows < MILLION:
+        plan = plan[:3]
     took = []
     with running_on(spark, million(tmp_path, rows), workers=3, tail=tail) as run:
         assert len({executor_of(pid) for pid in run.workerPids().values()}) == 3
@@ -64,7 +66,7 @@ def test_three_executors(rows: int, tail: tr.Tail, sessions: Sessions, tmp_path:
             took.append((what, round(hurt(run, victim, what), 1)))
         progress = finish(run, 150)
     print(f"seconds to replace: {took}; replay: {progress.get('replay')}")
-    assert progress["recoveries"] >= 4
+    assert progress["recoveries"] >= len(plan) - 1
     assert tail.replay is None or progress["replay"]["hedges"] > 0
     assert sorted(read_parquet(tmp_path)) == list(range(rows))
 
@@ -92,7 +94,7 @@ def standalone(sessions: Sessions, tmp_path: Path) -> Iterator[tuple[str, list[i
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("rows", [300_000, pytest.param(MILLION, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("rows", [200_000, pytest.param(MILLION, marks=pytest.mark.soak)])
 def test_a_standalone_cluster(rows: int, sessions: Sessions, standalone: tuple[str, list[int]], tmp_path: Path) -> None:
     url, spark_workers = standalone
     spark: SparkSession = sessions.get(url, spark_executor_memory="512m", spark_executor_cores="1")
