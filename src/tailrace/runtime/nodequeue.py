@@ -151,7 +151,7 @@ class NodeQueue:
             return None if self._ring is None else os.dup(self.part.bell)
 
     def heard(self) -> None:
-        """The bell has rung."""
+        """The bell has rung, or may have."""
         with self._lock:  # not while another finds that there is nothing, and is about to say so
             self.empty = False
 

@@ -145,6 +145,12 @@ class Pool:
         for host in self.hosts:
             host.post(host.listen)
 
+    def look_again(self) -> None:
+        """A long call has ended. What is known of the node's queue is older than that."""
+        node = self.node
+        if node is not None:
+            node.heard()
+
     def empty(self, node: NodeQueue | None) -> None:
         """Have all that is in this queue, or will be, handed to the tasks. None: there is none."""
         self._leftover = node
