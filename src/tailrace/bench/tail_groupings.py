@@ -120,7 +120,9 @@ class Study:
         return live | self._simulate(policy, self.groupings[policy](itself), scope, workload)
 
     def _simulate(self, policy: str, grouping: Grouping, scope: Scope, workload: Workload) -> Figures:
-        model = replace(workload.model(LINK_NS), workers=WORKERS, queue=Queue(scope))
+        model = workload.model(LINK_NS)
+        if scope is not Scope.OWN:
+            model = replace(model, workers=WORKERS, queue=Queue(scope))
         report = simulate(model, grouping, seed=workload.draw.seed)
         latencies_ns = [done - due for done, due in zip(report.done_ns, report.due_ns, strict=True)]
         return self._figures(f"{self.name}{SIMULATED}{policy}", workload, latencies_ns)
