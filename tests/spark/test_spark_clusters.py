@@ -93,9 +93,13 @@ def standalone(sessions: Sessions, tmp_path: Path) -> Iterator[tuple[str, list[i
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("rows", [200_000, pytest.param(MILLION, marks=pytest.mark.soak)])
-def test_a_standalone_cluster(rows: int, sessions: Sessions, standalone: tuple[str, list[int]], tmp_path: Path) -> None:
+def test_a_million_on_a_standalone_cluster(
+    sessions: Sessions, standalone: tuple[str, list[int]], tmp_path: Path
+) -> None:
+    """Every day such a cluster is across namespaces: see test_spark_namespaces."""
+    rows = MILLION
     url, spark_workers = standalone
     spark: SparkSession = sessions.get(url, spark_executor_memory="512m", spark_executor_cores="1")
     with running_on(spark, million(tmp_path / "out", rows), workers=3) as run:

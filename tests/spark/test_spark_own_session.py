@@ -128,6 +128,7 @@ print("resumed")
 )
 
 
+@pytest.mark.soak
 def test_a_session_that_is_stopped_under_its_run(mark: str, tmp_path: Path) -> None:
     """One sentence, and another run goes on from the checkpoint."""
     out = tmp_path / "out"
