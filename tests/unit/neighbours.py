@@ -1,6 +1,14 @@
-"""What the tests of sending share: a worker in which no other task lives, and which has no node's queue."""
+"""What tests of hosts and senders share: a worker in which no other task lives, and a runner that is told its turns."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tailrace.core.messages import Member
+from tailrace.runtime.channels import Channel
+from tailrace.runtime.links import OutLink
+from tailrace.runtime.runner import Runner
 
 
 class NobodyHere:
@@ -12,3 +20,48 @@ class NobodyHere:
 
     def queue_for(self, task: int) -> None:
         return None
+
+
+def _failed(error: BaseException) -> None:
+    raise error
+
+
+class Stepped(Runner):
+    """A runner whose turns the test takes."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, _failed)
+
+    def start(self) -> None: ...
+
+    def step(self, turns: int = 3) -> None:
+        for _ in range(turns):
+            self.turn(wait=False)
+
+
+class Worker(NobodyHere):
+    """Knows which epochs of the other worker count."""
+
+    worker, epoch = 0, 1
+    lowest = 1
+
+    def member(self, worker: int) -> Member | None:
+        return None
+
+    def counts(self, worker: int, epoch: int) -> bool:
+        return epoch >= self.lowest
+
+    def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
+        raise AssertionError("nobody to connect to")
+
+    def others(self) -> tuple[int, ...]:
+        return ()
+
+    def cancel(self, emissions: Any) -> None: ...
+
+    def lost_link(self) -> None:
+        raise AssertionError("no link was lost")
+
+    def renew(self) -> None: ...
+
+    def tell(self, message: Any) -> None: ...

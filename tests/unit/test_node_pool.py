@@ -195,7 +195,7 @@ def test_a_queue_that_is_no_longer_wanted_is_emptied_into_tasks_in_turn_whenever
     desk.reader.do_posted()
     for emission in (2, 3, 4):  # from a worker that has not heard of it yet
         desk.other.put(encode([(emission, 0, 0, emission, None, [b"x"])]))
-        desk.reader.turn(0)
+        desk.reader.turn(wait=False)
     own = [[bundle[0] for bundle in host.task.queue] for host in desk.hosts[:2]]  # type: ignore[attr-defined]
     assert own == [[1, 4], [2]]
     assert [bundle[0] for _, _, bundle in desk.pool.queue._entries] == [3], "the third task still shares"

@@ -48,7 +48,7 @@ class Ends:
 
     def turn(self, turns: int = 4) -> None:
         for _ in range(turns):
-            self.runner.turn(0)
+            self.runner.turn(wait=False)
 
     def close(self) -> None:
         self.out.close()
@@ -145,7 +145,7 @@ def test_moving_to_another_runner_loses_nothing(ends: Ends) -> None:
     assert len(ends.frames) == 1
     other = Runner("other", lambda error: None)
     ends.into.watch(other)
-    other.turn(0)
+    other.turn(wait=False)
     assert [frame for _, frame in ends.frames] == [b"one", b"two"]
 
 

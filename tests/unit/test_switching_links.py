@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
-from typing import Any
 
 import pytest
-from neighbours import NobodyHere
+from neighbours import Stepped, Worker
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Member, Position
+from tailrace.core.messages import Position
 from tailrace.core.plan import make_plan
 from tailrace.runtime.channels import Channel, outgoing
-from tailrace.runtime.links import OutLink
 from tailrace.runtime.pool import Pool
 from tailrace.runtime.runner import Runner
 from tailrace.runtime.taskhost import TaskHost
@@ -25,51 +23,6 @@ from tailrace.testing import ManualClock
 from tailrace.topology import Kind, Topology
 
 TASKS = 2
-
-
-def _failed(error: BaseException) -> None:
-    raise error
-
-
-class Stepped(Runner):
-    """A runner whose turns the test takes."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, _failed)
-
-    def start(self) -> None: ...
-
-    def step(self, turns: int = 3) -> None:
-        for _ in range(turns):
-            self.turn(0)
-
-
-class Worker(NobodyHere):
-    """Knows which epochs of the other worker count."""
-
-    worker, epoch = 0, 1
-    lowest = 1
-
-    def member(self, worker: int) -> Member | None:
-        return None
-
-    def counts(self, worker: int, epoch: int) -> bool:
-        return epoch >= self.lowest
-
-    def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
-        raise AssertionError("nobody to connect to")
-
-    def others(self) -> tuple[int, ...]:
-        return ()
-
-    def cancel(self, emissions: Any) -> None: ...
-
-    def lost_link(self) -> None:
-        raise AssertionError("no link was lost")
-
-    def renew(self) -> None: ...
-
-    def tell(self, message: Any) -> None: ...
 
 
 class Peer:

@@ -325,7 +325,7 @@ class TaskHost:
     def _may_go_on(self, task: Task, now_ns: int) -> bool:
         """Whether there is more to run, and nothing on its links or in its mail that could matter before."""
         return (
-            bool(task.queue)
+            task.runnable
             and not (self.shared or self._mail or self._blocked_since_ns or task.lines or task.sinks)
             and self._ended_ns - now_ns < STRAIGHT_ON_NS
             and not isinstance(task, SourceTask)

@@ -6,13 +6,10 @@ driver, a worker leaves: at once when the connection ends, and when nothing has 
 
 from __future__ import annotations
 
-import ctypes
-import faulthandler
 import itertools
 import os
 import pickle
 import resource
-import signal
 import socket
 import sys
 import threading
@@ -50,6 +47,7 @@ from tailrace.runtime.nodequeues import KIND as QUEUE
 from tailrace.runtime.opening import Opener
 from tailrace.runtime.options import RunOptions
 from tailrace.runtime.pools import Pools
+from tailrace.runtime.process import prepare_process
 from tailrace.runtime.recorder import Recorder, describe
 from tailrace.runtime.runner import Runner
 from tailrace.runtime.sendloop import SendLoop
@@ -59,13 +57,6 @@ from tailrace.topology import Kind
 BEAT_S = 0.25
 LEASE_S = 8.0
 """Without a word from the driver for so long, it is gone, or we are."""
-
-SWITCH_S = 0.0005
-"""How long a thread may keep the interpreter from another: the default of 5 ms would be in every tuple's latency."""
-
-SET_TIMER_SLACK = 29  # what prctl calls it
-SLACK_NS = 1
-"""How late a wait may end, so that others can end with it: the default of 50 us would be in every latency too."""
 
 EXIT_FENCED = 4
 EXIT_ORPHANED = 5
@@ -509,26 +500,8 @@ def orphaned() -> None:
     os._exit(EXIT_ORPHANED)
 
 
-def raise_file_limit() -> None:
-    """Links are files: allow as many as the system does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def end_waits_in_time() -> None:
-    """For this thread, and those that it starts. Where there is no such thing, waits end when they do."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(SET_TIMER_SLACK, ctypes.c_ulong(SLACK_NS))
-
-
 def serve(bootstrap: Bootstrap) -> None:
     """Be a worker, until the coordinator lets it go. Raises Refused or OSError if it does not take it in."""
-    sys.setswitchinterval(SWITCH_S)
-    end_waits_in_time()
-    raise_file_limit()
-    faulthandler.enable()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the driver drains
+    prepare_process()
     with captured() as logs:
         WorkerProcess(bootstrap, logs).run()

@@ -1,0 +1,39 @@
+"""What a worker asks of the interpreter and the system for its process, before anything else."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import resource
+import signal
+import sys
+
+SWITCH_S = 0.0005
+"""How long a thread may keep the interpreter from another: the default of 5 ms would be in every tuple's latency."""
+
+SET_TIMER_SLACK = 29  # what prctl calls it
+SLACK_NS = 1
+"""How late a wait may end, so that others can end with it: the default of 50 us would be in every latency too."""
+
+
+def prepare_process() -> None:
+    """Threads that are started afterwards have it too."""
+    sys.setswitchinterval(SWITCH_S)
+    _end_waits_in_time()
+    _raise_file_limit()
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C may reach the whole terminal; the driver drains
+
+
+def _end_waits_in_time() -> None:
+    """Where there is no such thing, waits end when they do."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(SET_TIMER_SLACK, ctypes.c_ulong(SLACK_NS))
+
+
+def _raise_file_limit() -> None:
+    """Links are files: allow as many as the system does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

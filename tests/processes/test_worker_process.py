@@ -1,0 +1,28 @@
+"""What a worker's process has asked of the system."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+import pytest
+from kit import finish, running
+
+import tailrace as tr
+
+GET_TIMER_SLACK = 30  # what prctl calls it
+
+
+def facts(number: int) -> tuple[int, int]:
+    return ctypes.CDLL(None).prctl(GET_TIMER_SLACK), os.getpgid(0)
+
+
+@pytest.mark.parametrize("kind", ["auto", "blocking"])
+def test_waits_end_in_time_and_ctrl_c_is_not_for_workers(kind: str) -> None:
+    topology = tr.Topology("facts")
+    rows = tr.to_list()
+    topology.source("numbers", tr.from_iterable(range(4))).map("facts", facts, tasks=2, kind=kind).sink("out", rows)
+    with running(topology, workers=2) as run:
+        finish(run)
+    assert {slack_ns for slack_ns, _ in rows.values} == {1}
+    assert os.getpgrp() not in {group for _, group in rows.values}
