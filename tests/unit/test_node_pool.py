@@ -96,7 +96,9 @@ class Desk:
     def asleep(self, *which: int) -> None:
         self.node.take(1)  # whoever sleeps has looked
         for number, runner in enumerate(self.runners):
-            runner.set_asleep(number in which)
+            runner.get_up()
+            if number in which:
+                assert runner.lie_down()
 
     def come(self, *sizes: int, bytes_each: int = 1) -> None:
         """A frame, with bundles of so many tuples."""
@@ -194,8 +196,10 @@ def test_a_queue_that_is_no_longer_wanted_is_emptied_into_tasks_in_turn_whenever
     desk.pool.empty(desk.node)
     desk.reader.do_posted()
     for emission in (2, 3, 4):  # from a worker that has not heard of it yet
+        assert desk.reader.lie_down()
         desk.other.put(encode([(emission, 0, 0, emission, None, [b"x"])]))
         desk.reader.turn(wait=False)
+        desk.reader.get_up()
     own = [[bundle[0] for bundle in host.task.queue] for host in desk.hosts[:2]]  # type: ignore[attr-defined]
     assert own == [[1, 4], [2]]
     assert [bundle[0] for _, _, bundle in desk.pool.queue._entries] == [3], "the third task still shares"

@@ -68,21 +68,46 @@ def test_what_is_put_is_taken_once_in_its_order_and_knows_when_it_came(ends: tup
     assert times == sorted(times) and times[0] > 0
 
 
-def test_the_bell_rings_for_one_who_found_nothing_and_is_passed_on(ends: tuple[NodeQueue, NodeQueue]) -> None:
+def test_the_bell_rings_while_somebody_rests(ends: tuple[NodeQueue, NodeQueue]) -> None:
     one, other = ends
-    assert not rung(other)
     one.put(encode([bundle(1)]))
-    assert not rung(other), "nobody has asked for it"
-    assert other.take(1)[1] and not rung(other)
-    assert not other, "it knows that nothing is left"
+    assert not rung(other), "nobody sleeps"
+    assert not other.rest(), "nobody may, while there is something to draw"
+    assert other.take(1)[1] == [bundle(1)] and not other
+    assert other.rest() and other.rest(), "two threads do"
     one.put(encode([bundle(2)]))
     assert rung(other)
-    other.heard()
-    assert other
+    other.rise()
     one.put(encode([bundle(3)]))
-    assert not rung(other), "who was woken for the first has not asked again"
-    assert other.take(1)[1] == [bundle(2)]
-    assert rung(one), "whoever draws wakes another for the rest"
+    assert rung(other), "for the other one"
+    other.rise()
+    one.put(encode([bundle(4)]))
+    assert not rung(other)
+
+
+def test_whoever_draws_wakes_another_for_the_rest(ends: tuple[NodeQueue, NodeQueue]) -> None:
+    one, other = ends
+    assert other.rest()
+    for number in range(3):
+        one.put(encode([bundle(number)]))
+    assert rung(other)
+    assert one.take(1)[1] and rung(other), "two are left, and one sleeps"
+    other.rise()
+    assert one.take(1)[1] and not rung(other), "nobody sleeps"
+    assert one.rest() is False
+    assert one.take(1)[1] and not one
+
+
+def test_what_is_put_by_one_who_is_slow_is_worth_a_look_again_when_the_bell_rings(
+    ends: tuple[NodeQueue, NodeQueue],
+) -> None:
+    one, other = ends
+    one.put(encode([bundle(1)]))
+    assert one and other
+    assert other.take(1)[1]
+    assert not one, "it is empty"
+    other.heard()
+    assert not other, "and stays so, whatever bell has rung"
 
 
 def test_who_draws_says_how_much_at_once(ends: tuple[NodeQueue, NodeQueue]) -> None:

@@ -155,8 +155,8 @@ def pack(**values: int) -> Change:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (pack(version=0), "segment of another version: path=PATH version=0 ours=1"),
-        (pack(version=2), "segment of another version: path=PATH version=2 ours=1"),
+        (pack(version=1), "segment of another version: path=PATH version=1 ours=2"),
+        (pack(version=3), "segment of another version: path=PATH version=3 ours=2"),
         (pack(kind=layout.SHARED), "segment of another kind: path=PATH kind=2 expected=1"),
         (pack(capacity=65537), "segment does not add up: path=PATH capacity=65537 bytes=65792"),
         (pack(capacity=1 << 17), "segment does not add up: path=PATH capacity=131072 bytes=65792"),

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define RING_MAGIC 0x31474e4952525454ULL /* "TTRRING1" in memory */
-#define RING_VERSION 1U
+#define RING_VERSION 2U
 #define RING_LINE 64U
 #define RING_UNIT 16U /* records begin at multiples of it */
 #define RING_SLOTS 64U
@@ -91,6 +91,7 @@ typedef struct {
     alignas(RING_LINE) _Atomic uint32_t consumer_waits;
     _Atomic uint32_t producer_waits;
     _Atomic uint32_t closed;
+    _Atomic uint32_t resting; /* consumers that want a bell for every record */
     ring_slot slots[RING_SLOTS];
 } ring_shared;
 

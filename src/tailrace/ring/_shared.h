@@ -158,7 +158,9 @@ static inline int shared_publish(ring_end *end, ring_record *record)
     /* seq_cst: releases the payload, and comes before the look at consumer_waits. */
     atomic_store_explicit(&record->status, RING_READY, memory_order_seq_cst);
     RING_STEP(8);
-    return ring_wake(&end->ring->consumer_waits) ? RING_BELL : RING_DONE;
+    int bell = ring_wake(&end->ring->consumer_waits);
+    /* seq_cst: not before the record is visible, see shared_rest. */
+    return bell || atomic_load_explicit(&end->ring->resting, memory_order_seq_cst) ? RING_BELL : RING_DONE;
 }
 
 /* -- consuming */
@@ -377,6 +379,47 @@ static inline int shared_want_data(ring_end *end, uint32_t how, int *bell)
     if (found == RING_CORRUPT || moved == RING_CORRUPT) return RING_CORRUPT;
     if (moved == RING_DONE) *bell |= ring_wake(&ring->producer_waits);
     return found || drained ? RING_DONE : RING_NONE;
+}
+
+/* -- resting: many consumers that sleep for one bell, which wakes one of them. An announcement, which the first record
+ * takes away, would have to be made anew by whoever is woken, for those who are not. They count themselves instead. */
+
+/* We are about to sleep: 1. Or there is something to draw, or it cannot be told: 0, and we do not count. */
+static inline int shared_rest(ring_end *end)
+{
+    /* seq_cst: before the look. Either a producer finds us counted, or we find its record. */
+    atomic_fetch_add_explicit(&end->ring->resting, 1, memory_order_seq_cst);
+    int found = RING_DONE;
+    if (shared_take_turn(end)) {
+        found = shared_look(end, 1, NULL);
+        shared_end_turn(end);
+    }
+    if (!found) return 1;
+    atomic_fetch_sub_explicit(&end->ring->resting, 1, memory_order_relaxed);
+    return found == RING_CORRUPT ? RING_CORRUPT : 0;
+}
+
+/* We do not sleep any more. */
+static inline void shared_rise(ring_end *end)
+{
+    atomic_fetch_sub_explicit(&end->ring->resting, 1, memory_order_relaxed); /* at worst one bell too many */
+}
+
+/* Take the next record, and have `copy` make its own of it. RING_DONE if there was one, RING_BELL if another is there
+ * for one who rests, RING_NONE, RING_CORRUPT. Must have the turn. */
+static inline int shared_draw(ring_end *end, void (*copy)(void *, const ring_view *), void *to)
+{
+    ring_view view;
+    int found = shared_look(end, 1, &view);
+    if (found != 1) return found == RING_CORRUPT ? RING_CORRUPT : RING_NONE;
+    copy(to, &view);
+    shared_finish(&view);
+    int moved = shared_reclaim(end);
+    if (moved == RING_CORRUPT) return RING_CORRUPT;
+    if (moved == RING_DONE) ring_wake(&end->ring->producer_waits);
+    if (!atomic_load_explicit(&end->ring->resting, memory_order_seq_cst)) return RING_DONE;
+    found = shared_look(end, 1, NULL);
+    return found == RING_CORRUPT ? RING_CORRUPT : found ? RING_BELL : RING_DONE;
 }
 
 /* Give up what the dead in `buried` were writing or reading, and free their slots, unless a gap must wait for a

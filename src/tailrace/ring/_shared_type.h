@@ -13,6 +13,7 @@ typedef struct {
     ring_view views[RING_VIEWS];
     int held;
     int bell; /* must be rung: the next release says so */
+    uint64_t seen; /* the tail when there was nothing to draw */
 } Shared;
 
 static PyObject *shared_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
@@ -29,6 +30,7 @@ static PyObject *shared_new(PyTypeObject *type, PyObject *arguments, PyObject *n
         return NULL;
     }
     self->end = (ring_end){ring, self->memory.data, self->memory.capacity, owner, RING_SLOTS, window};
+    self->seen = RING_NOWHERE;
     return (PyObject *)self;
 }
 
@@ -161,6 +163,61 @@ static PyObject *shared_py_want_data(Shared *self, PyObject *how)
     return result == RING_CORRUPT ? corrupt() : PyBool_FromLong(result == RING_NONE);
 }
 
+/* -- drawing, by threads of which some rest */
+
+static void copy_record(void *to, const ring_view *view)
+{
+    *(PyObject **)to = PyBytes_FromStringAndSize((const char *)view->payload, view->length);
+}
+
+/* draw() -> (payload, result). No payload, and RING_NONE: there is none; RING_DONE: others are at it. */
+static PyObject *shared_py_draw(Shared *self, PyObject *Py_UNUSED(nothing))
+{
+    if (!is_registered(self)) return NULL;
+    PyObject *payload = Py_None;
+    int result = RING_DONE;
+    if (shared_take_turn(&self->end)) {
+        /* Before the look: what is reserved after it is news. */
+        uint64_t tail = atomic_load_explicit(&self->end.ring->tail, memory_order_seq_cst);
+        result = shared_draw(&self->end, copy_record, &payload);
+        shared_end_turn(&self->end);
+        if (result == RING_NONE) self->seen = tail;
+    }
+    if (!payload) return NULL; /* no memory: it is lost with this process */
+    PyObject *both = result == RING_CORRUPT ? corrupt() : Py_BuildValue("Oi", payload, result);
+    if (payload != Py_None) Py_DECREF(payload);
+    return both;
+}
+
+/* Whether it is worth drawing: it is not empty, and something was reserved since there was nothing. */
+static PyObject *shared_py_worth_drawing(Shared *self, PyObject *Py_UNUSED(nothing))
+{
+    uint64_t tail = atomic_load_explicit(&self->end.ring->tail, memory_order_acquire);
+    return PyBool_FromLong(
+        tail != self->seen && tail != atomic_load_explicit(&self->end.ring->head, memory_order_relaxed));
+}
+
+/* The bell has rung: what was being written when there was nothing may be there now. */
+static PyObject *shared_py_heard(Shared *self, PyObject *Py_UNUSED(nothing))
+{
+    self->seen = RING_NOWHERE;
+    Py_RETURN_NONE;
+}
+
+static PyObject *shared_py_rest(Shared *self, PyObject *Py_UNUSED(nothing))
+{
+    if (!is_registered(self)) return NULL;
+    int result = shared_rest(&self->end);
+    if (!result) self->seen = RING_NOWHERE;
+    return result == RING_CORRUPT ? corrupt() : PyBool_FromLong(result);
+}
+
+static PyObject *shared_py_rise(Shared *self, PyObject *Py_UNUSED(nothing))
+{
+    shared_rise(&self->end);
+    Py_RETURN_NONE;
+}
+
 /* -- waiting */
 
 static PyObject *shared_py_want_room(Shared *self, PyObject *const *arguments, Py_ssize_t count)
@@ -270,6 +327,11 @@ static PyMethodDef shared_methods[] = {
     {"want_data", METHOD(shared_py_want_data), METH_O, "want_data(how) -> whether to wait"},
     {"want_room", METHOD(shared_py_want_room), METH_FASTCALL, "want_room(bytes, how) -> whether to wait"},
     {"sleep", METHOD(shared_py_sleep), METH_FASTCALL, "sleep(producer, timeout_ns)"},
+    {"draw", METHOD(shared_py_draw), METH_NOARGS, "draw() -> (payload or None, result)"},
+    {"worth_drawing", METHOD(shared_py_worth_drawing), METH_NOARGS, "whether something came since there was nothing"},
+    {"heard", METHOD(shared_py_heard), METH_NOARGS, "the bell has rung"},
+    {"rest", METHOD(shared_py_rest), METH_NOARGS, "rest() -> whether to sleep until the bell rings"},
+    {"rise", METHOD(shared_py_rise), METH_NOARGS, "no longer asleep"},
     {"owners", METHOD(shared_py_owners), METH_NOARGS, "everybody at the ring"},
     {"bury", METHOD(shared_py_bury), METH_O, "bury(dead owners) -> records given up"},
     {"close", METHOD(shared_py_close), METH_NOARGS, "close() -> whether a bell must be rung"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 MAGIC = 0x31474E4952525454
-VERSION = 1
+VERSION = 2
 PAIR, SHARED = 1, 2
 LINE = 64
 UNIT = 16
@@ -40,6 +40,7 @@ OFFSETS = {
     "ring_shared.consumer_waits": 192,
     "ring_shared.producer_waits": 196,
     "ring_shared.closed": 200,
+    "ring_shared.resting": 204,
     "ring_shared.slots": 256,
 }
 

@@ -53,7 +53,7 @@ class AsyncRunner(Runner):
         if self._over.done():
             return
         try:
-            self.set_asleep(False)
+            self.get_up()
             self.turn(wait=False)
             self._start_calls()
             self._arrange_next_turn()
@@ -107,8 +107,7 @@ class AsyncRunner(Runner):
         """At the latest when the host wants one; sooner if a call ends, a socket stirs or somebody rings."""
         if self._timer is not None:
             self._timer.cancel()
-        self.set_asleep(True)
         able = self._may_start
         self._host.hear_bell(able)
-        sleep_ns = 0 if able and self._task.queue else self.sleep_ns
+        sleep_ns = 0 if not self.lie_down() or (able and self._task.queue) else self.sleep_ns
         self._timer = asyncio.get_running_loop().call_later(max(0, sleep_ns) / SECOND_NS, self._turn)

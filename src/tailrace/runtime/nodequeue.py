@@ -3,10 +3,9 @@
 A record is a portion: as many tuples as a task runs at once, encoded once, after the time when it was put. Whoever
 draws says how many that is, in a spare word of the ring.
 
-Tasks that find nothing sleep, and all of them listen to one bell, a pipe, which wakes one of them. A producer rings it
-if someone has asked for it since it was last rung. So whoever draws asks again for those who sleep, before it runs
-what it has drawn; and if there is more by then, it rings itself. A process that dies in between leaves the others
-asleep until they look by themselves.
+Tasks that find nothing sleep, and all of them listen to one bell, a pipe, which wakes one of them. Those who sleep are
+counted in the ring: while there are any, whoever puts something in rings the bell, and so does whoever draws and
+leaves something behind. A process that is woken and dies leaves the others asleep until they look by themselves.
 """
 
 from __future__ import annotations
@@ -19,20 +18,18 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tailrace.clock import MILLISECOND_NS, system_clock
+from tailrace.clock import system_clock
 from tailrace.core.circle import Circle
 from tailrace.errors import RingError
 from tailrace.ring import layout
 from tailrace.runtime.channels import RING_A_BELL, RingPart
 
 if TYPE_CHECKING:
+    from tailrace.ring._ring import Shared
     from tailrace.runtime.pool import Pool
     from tailrace.runtime.runner import Runner
 
 Decode = Callable[[memoryview], Sequence[Any]]
-
-LOOK_AGAIN_NS = 100 * MILLISECOND_NS
-"""After so long an empty queue is worth a look though no bell has rung: who was to ring it may have died."""
 
 TRIES = 3
 BUSY_S = 0.00005
@@ -61,10 +58,9 @@ class NodeQueue:
         self.largest = part.piece
         self.portion = batch or 1  # tuples in a record, as those who draw have it
         self._ring: SharedRing | None = SharedRing(part.segment)
+        self._core: Shared | None = self._ring.core  # for looks without the lock
         self._lock = threading.Lock()  # an end is for one thread at a time
         self._batch = batch  # tuples that tasks take at once, whatever they say; 0: as they say
-        self.empty = False  # as far as we know: it was, and the bell would have told
-        self._looked_ns = 0
         self.decode: Decode | None = None
 
     # -- putting
@@ -77,55 +73,46 @@ class NodeQueue:
             result = self._ring.core.write(0, _CAME.pack(system_clock()) + payload)
             if result == layout.BELL:
                 self._ring_bell()
-            self._agree(0)
+            if not self._batch:
+                said = int(_PORTION.unpack_from(self.part.segment.memory, layout.SPARE)[0])
+                self.portion = min(max(1, said), MOST)
         if result < 0:
             raise self._broken(f"code={result}")
         return result != layout.NONE
 
-    def _agree(self, most: int) -> None:
-        """How many tuples a record is to have: as many as whoever draws says, unless it is 0."""
-        if self._batch:
-            return
-        memory = self.part.segment.memory
-        if most and most != self.portion:
-            _PORTION.pack_into(memory, layout.SPARE, most)
-        self.portion = min(max(1, int(_PORTION.unpack_from(memory, layout.SPARE)[0])), MOST)
-
     # -- taking
 
     def __bool__(self) -> bool:
-        return not self.empty or system_clock() - self._looked_ns > LOOK_AGAIN_NS
+        """Whether it is worth asking: something was put in since there was nothing, or the bell has rung."""
+        core = self._core
+        return core is not None and core.worth_drawing()
 
     def take(self, most: int) -> tuple[int, Sequence[Any]]:
         """When the next record was put, and the bundles in it; none if there is none, or others are at it."""
         for _ in range(TRIES):
-            record, armed = self._read(most)
+            record, result = self._draw(most)
             if record is not None:
                 assert self.decode is not None
                 return _CAME.unpack_from(record)[0], self.decode(memoryview(record)[_CAME.size :])
-            if armed:
+            if result == layout.NONE:
                 return 0, ()
             time.sleep(BUSY_S)
         return 0, ()
 
-    def _read(self, most: int) -> tuple[bytes | None, bool]:
+    def _draw(self, most: int) -> tuple[bytes | None, int]:
         with self._lock:
             if self._ring is None:
-                self.empty, self._looked_ns = True, system_clock()
-                return None, True
-            core = self._ring.core
+                return None, layout.NONE
             try:
-                records = core.read(1)
-                if records:
-                    core.release()
-                armed = core.want_data(layout.MODE_BELL)
+                record, result = self._ring.core.draw()
             except ValueError as error:
                 raise self._broken(str(error)) from None
-            if records and not armed:
+            if result == layout.BELL:
                 self._ring_bell()  # there is more, for another
-            self.empty, self._looked_ns = armed, system_clock()
-            self._agree(most)
-        return (records[0][1] if records else None), armed
+            if most != self.portion and not self._batch:
+                self.portion = min(most, MOST)
+                _PORTION.pack_into(self.part.segment.memory, layout.SPARE, self.portion)
+        return record, result
 
     def _broken(self, how: str) -> RingError:
         path = self.part.segment.path
@@ -152,8 +139,23 @@ class NodeQueue:
 
     def heard(self) -> None:
         """The bell has rung, or may have."""
-        with self._lock:  # not while another finds that there is nothing, and is about to say so
-            self.empty = False
+        with self._lock:
+            if self._ring is not None:
+                self._ring.core.heard()
+
+    def rest(self) -> bool:
+        """A thread is about to sleep until the bell rings. False, and it is not counted: there is something to draw."""
+        with self._lock:
+            try:
+                return self._ring is None or self._ring.core.rest()
+            except ValueError as error:
+                raise self._broken(str(error)) from None
+
+    def rise(self) -> None:
+        """It is awake again."""
+        with self._lock:
+            if self._ring is not None:
+                self._ring.core.rise()
 
     # -- looking in, and the end
 
@@ -172,7 +174,7 @@ class NodeQueue:
     def close(self) -> None:
         """The circle is over. What others still do with the queue is up to them."""
         with self._lock:
-            ring, self._ring = self._ring, None
+            ring, self._ring, self._core = self._ring, None, None
             if ring is not None:
                 os.close(self.part.bell)
                 ring.detach()
@@ -187,6 +189,8 @@ class Ear:
         self._bell = bell  # its own, as a runner knows files by their number
         self._then = then  # what follows if it rings; a host that is awake draws by itself
         self._open = False
+        self._resting = False
+        runner.sleepers.append(self)
         self.listen(True)
 
     def listen(self, wanted: bool) -> None:
@@ -198,6 +202,19 @@ class Ear:
             else:
                 self._runner.unwatch(self._bell)
 
+    def rest(self) -> bool:
+        """The runner is about to sleep. False if there is something to draw."""
+        if self._open:
+            self._resting = self.queue.rest()
+            if not self._resting:
+                self._then()
+        return self._resting or not self._open
+
+    def rise(self) -> None:
+        if self._resting:
+            self._resting = False
+            self.queue.rise()
+
     def _on_bell(self, readable: bool, writable: bool) -> None:
         try:
             os.read(self._bell, 1 << 16)
@@ -208,4 +225,6 @@ class Ear:
 
     def close(self) -> None:
         self.listen(False)
+        self.rise()
+        self._runner.sleepers.remove(self)
         os.close(self._bell)

@@ -119,7 +119,7 @@ class Pool:
         """
         node = self.node
         with self._waking:
-            if node is None or len(self.queue) or not node.empty:
+            if node is None or len(self.queue) or node:
                 return bundles
             drawing = self.drawing
             ready = [host for host in drawing if host.idle]
@@ -144,12 +144,6 @@ class Pool:
         self.queue.supply = self.node = node
         for host in self.hosts:
             host.post(host.listen)
-
-    def look_again(self) -> None:
-        """A long call has ended. What is known of the node's queue is older than that."""
-        node = self.node
-        if node is not None:
-            node.heard()
 
     def empty(self, node: NodeQueue | None) -> None:
         """Have all that is in this queue, or will be, handed to the tasks. None: there is none."""
@@ -264,7 +258,7 @@ class Pool:
                 self._turn += 1
                 host.task.receive(bundles)
                 self.wake(host, tuples_in(bundles))
-            elif node.empty:
+            elif not node:
                 return
 
 

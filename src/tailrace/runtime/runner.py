@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS, system_clock
 
@@ -37,6 +37,18 @@ SELECT_LIMIT = 1024
 _ENDED = select.EPOLLHUP | select.EPOLLERR | select.EPOLLRDHUP
 
 
+class Sleeper(Protocol):
+    """Something that others tell of what happens only while the runner sleeps."""
+
+    def rest(self) -> bool:
+        """The runner is about to sleep: have it woken. False if there is something to do."""
+        ...
+
+    def rise(self) -> None:
+        """It does not sleep, or not any more."""
+        ...
+
+
 class Runner:
     """Runs tasks until it is told to stop. Everything but ``post`` and ``wake`` belongs to its own thread."""
 
@@ -49,6 +61,7 @@ class Runner:
         self.name = name
         self._isolate = isolate  # gives a host a runner of its own; only a shared runner needs it
         self.hosts: list[TaskHost] = []
+        self.sleepers: list[Sleeper] = []
         self.send_loop: SendLoop | None = None  # goes last, with what the others have left to it
         self._on_error = on_error
         self._epoll = select.epoll()
@@ -183,9 +196,8 @@ class Runner:
     def _wait(self, sleep_ns: int) -> list[tuple[int, int]]:
         if sleep_ns <= 0:
             return self._epoll.poll(0)
-        self._asleep = True
         try:
-            if self.has_news:
+            if not self.lie_down() or self.has_news:
                 return self._epoll.poll(0)
             number = self._epoll.fileno()
             if sleep_ns % MILLISECOND_NS and sleep_ns < 10 * MILLISECOND_NS and number < SELECT_LIMIT:
@@ -194,7 +206,17 @@ class Runner:
                 return self._epoll.poll(0)
             return self._epoll.poll(sleep_ns / SECOND_NS)
         finally:
-            self._asleep = False
+            self.get_up()
+
+    def lie_down(self) -> bool:
+        """From now on others must ring the bell. False if there is something to do that they would not ring for."""
+        self._asleep = True
+        return all(sleeper.rest() for sleeper in self.sleepers)
+
+    def get_up(self) -> None:
+        self._asleep = False
+        for sleeper in self.sleepers:
+            sleeper.rise()
 
     @property
     def has_news(self) -> bool:
@@ -216,10 +238,6 @@ class Runner:
 
     def fileno(self) -> int:
         return self._epoll.fileno()
-
-    def set_asleep(self, asleep: bool) -> None:
-        """For a runner that is driven from outside: whether others must ring the bell."""
-        self._asleep = asleep
 
 
 def _number(file: File) -> int:

@@ -349,8 +349,6 @@ class TaskHost:
             self._ended_ns = system_clock()
             self.worked_ns += self._ended_ns - started_ns
             running.label = ""
-            if self.pool is not None and self._ended_ns - started_ns > SLICE_NS:
-                self.pool.look_again()
             if receiving is not None and receiving.hears_one and receiving.pending:
                 receiving.look_up()
                 self._sender.flush_notes()  # before all else: the sender may have waited for this
