@@ -79,9 +79,9 @@ def test_a_payload_that_is_too_large_is_not_framed() -> None:
 folds = st.dictionaries(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), max_size=20)
 
 
-@given(st.tuples(folds, folds, folds))
-def test_folds_come_back(sent: tuple[dict[int, int], dict[int, int], dict[int, int]]) -> None:
-    assert decode_folds(memoryview(encode_folds(sent))) == sent
+@given(st.tuples(folds, folds, folds), st.integers(0, 2**63))
+def test_folds_come_back(sent: tuple[dict[int, int], dict[int, int], dict[int, int]], sent_ns: int) -> None:
+    assert decode_folds(memoryview(encode_folds(sent, sent_ns))) == (sent, sent_ns)
 
 
 # --- handshakes

@@ -13,6 +13,9 @@ HEDGE = 1 << 63
 Fold = dict[int, int]
 """Emission number -> exclusive or of ack ids."""
 
+Folds = tuple[Fold, Fold, Fold]
+"""For both marks, for *complete* only, for *durable* only."""
+
 
 class AckFold:
     """What one task has to tell one ledger."""
@@ -27,7 +30,7 @@ class AckFold:
     def __bool__(self) -> bool:
         return bool(self.both or self.complete or self.durable)
 
-    def take(self) -> tuple[Fold, Fold, Fold]:
+    def take(self) -> Folds:
         """The folds as they are; what comes next goes into new ones."""
         taken = (self.both, self.complete, self.durable)
         self.both, self.complete, self.durable = {}, {}, {}

@@ -6,7 +6,7 @@ it is made for every tuple and hop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from tailrace.core.acks import HEDGE
 from tailrace.core.lineage import broadcast_lineages, child_lineages
 from tailrace.core.plan import EdgePlan
 from tailrace.policy.elsewhere import Elsewhere
-from tailrace.policy.feedback import Message
+from tailrace.policy.feedback import Message, wants_answer
 from tailrace.policy.grouping import ALL, Chooser
 from tailrace.policy.sides import Sides
 
@@ -43,6 +43,11 @@ LINEAGE_SHIFT = 33
 
 Unroutable = Callable[[int, int, int, Any, int | None, BaseException], int]
 """(emission number, split index, offset, value, lineage, error) -> ack ids of what was sent instead."""
+
+
+def urgent(notes: Iterable[Note]) -> bool:
+    """Whether one of these must be heard at once."""
+    return any(wants_answer(note[3]) for note in notes)
 
 
 def _raise(emission: int, split: int, offset: int, value: Any, lineage: int | None, error: BaseException) -> int:

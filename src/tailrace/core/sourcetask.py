@@ -138,9 +138,15 @@ class SourceTask(Task):
         ids = self.wiring.send(emission, root.split, root.offset, [root.value], parents, None)
         self.ledger.arm(emission, ids, now_ns)
 
-    def apply(self, both: Fold, complete: Fold, durable: Fold) -> None:
-        """Acks have arrived."""
-        now_ns = self.clock()
+    @property
+    def in_a_hurry(self) -> bool:
+        """Whether it could do something at once if it heard of an ack, or of what a task reports."""
+        idle = not self._started or self.exhausted or self.ledger.room <= 0
+        return idle or self.holds or bool(self._barrier) or self.hedging is not None
+
+    def apply(self, both: Fold, complete: Fold, durable: Fold, sent_ns: int | None = None) -> None:
+        """Acks have arrived. What they tell of was done when they were sent, as far as that is known."""
+        now_ns = self.clock() if sent_ns is None else sent_ns
         if both:
             self.ledger.apply_both(both, now_ns)
         if complete:

@@ -107,8 +107,8 @@ class Outgoing(Protocol):
     pending: bool  # something given has not left yet
     wants_writable: bool  # and leaves when the connection can take more
 
-    def write(self, kind: int, payload: bytes) -> None:
-        """Send a frame, or begin to. Nothing may be pending."""
+    def write(self, kind: int, payload: bytes, urgent: bool = False) -> None:
+        """Send a frame, or begin to. Nothing may be pending. Urgent: the reader is woken, whether it asked or not."""
         ...
 
     def push(self) -> None:
@@ -136,7 +136,7 @@ class SocketOut:
         self._number = 0
         self._unsent = memoryview(b"")
 
-    def write(self, kind: int, payload: bytes) -> None:
+    def write(self, kind: int, payload: bytes, urgent: bool = False) -> None:
         self._unsent = memoryview(frame(kind, self._number + 1, payload))
         self._number += 1
         self.push()
@@ -171,12 +171,12 @@ class RingOut:
         self._kind = 0
         self._unsent = memoryview(b"")
 
-    def write(self, kind: int, payload: bytes) -> None:
+    def write(self, kind: int, payload: bytes, urgent: bool = False) -> None:
         if len(payload) <= self._piece:
             result = self._core.write(kind, payload)
-            if result == layout.DONE:
+            if result == layout.DONE and not urgent:
                 return
-            if result == layout.BELL:
+            if result > 0:
                 os.write(self._ring.bell, RING_A_BELL)
                 return
         check_size(payload)

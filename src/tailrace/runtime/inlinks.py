@@ -86,3 +86,38 @@ class InLinks:
     def _lost(self, link: InLink, error: Exception | None) -> None:
         self._links.remove(link)
         self._near.lost_link()
+
+
+class PatientLinks(InLinks):
+    """Rings among them are read whenever their keeper works anyway, and at once only while it is in a hurry.
+
+    To be woken for every ack costs a source more than to take it in, and to wake it costs the task that has sent it:
+    nothing else takes as long between two of its calls.
+    """
+
+    def __init__(self, near: Membership, in_a_hurry: Callable[[], bool]) -> None:
+        super().__init__(near)
+        self.in_a_hurry = True  # as of when the runner last lay down
+        self._now_in_a_hurry = in_a_hurry
+
+    def _watch(self, link: InLink) -> None:
+        link.patient = True
+        super()._watch(link)
+
+    def moved_to(self, runner: Runner | None) -> None:
+        if self._runner is not None:
+            self._runner.sleepers.remove(self)
+        super().moved_to(runner)
+        if runner is not None:
+            runner.sleepers.append(self)
+
+    def read(self) -> None:
+        for link in tuple(self._links):
+            link.read()
+
+    def rest(self) -> bool:
+        self.in_a_hurry = self._now_in_a_hurry()
+        return not self.in_a_hurry or all(link.ask() for link in self._links)
+
+    def rise(self) -> None:
+        """What comes while the runner is awake is read before it sleeps."""

@@ -69,12 +69,12 @@ class OutLink:
         if self._channel is not None and self._runner is not None:
             self._runner.unwatch(self._channel.connection)
 
-    def send(self, kind: int, payload: bytes) -> None:
-        """Send a frame, as far as the channel takes it. The link must be ready."""
+    def send(self, kind: int, payload: bytes, urgent: bool = False) -> None:
+        """Send a frame, as far as the channel takes it. The link must be ready. Urgent: a patient reader is woken."""
         channel = self._channel
         assert channel is not None
         try:
-            channel.write(kind, payload)
+            channel.write(kind, payload, urgent)
         except OSError:
             self._lose()
             return
@@ -129,6 +129,7 @@ class InLink:
         self.worker = worker
         self.epoch = epoch
         self.paused = False
+        self.patient = False  # it need not be read before its keeper does so
         self.on_frame = on_frame
         self.on_lost = on_lost
         self._reader = FrameReader()
@@ -155,6 +156,13 @@ class InLink:
             self.paused = False
             self.watch(self._runner)
 
+    def read(self) -> None:
+        """What is there and nobody has told of. Of a connection the kernel tells."""
+
+    def ask(self) -> bool:
+        """To be told of what comes next. False if something is there."""
+        return True
+
     def _on_event(self, readable: bool, writable: bool) -> None:
         try:
             data = self.socket.recv(RECEIVE_BYTES)
@@ -180,7 +188,10 @@ class InLink:
 
 
 class RingInLink(InLink):
-    """The receiving end of a ring. It reads whenever the bell rings, and asks for it whenever the ring is empty."""
+    """The receiving end of a ring. It reads whenever the bell rings, and asks for it whenever the ring is empty.
+
+    One that is patient asks for it only when it is told to.
+    """
 
     def __init__(
         self,
@@ -223,8 +234,14 @@ class RingInLink(InLink):
     def _ring_own_bell(self) -> None:
         os.write(self._ring.bell, RING_A_BELL)
 
+    def ask(self) -> bool:
+        return self._core.want_data(layout.MODE_BELL)
+
     def _on_bell(self, readable: bool, writable: bool) -> None:
         os.read(self._ring.bell, 512)
+        self.read()
+
+    def read(self) -> None:
         try:
             self._drain()
         except (OSError, ProtocolError) as error:
@@ -256,7 +273,9 @@ class RingInLink(InLink):
                     view.release()  # what was decoded owns its bytes
                 if core.release() == layout.BELL:
                     self._tell_room()
-            if not self.paused and core.want_data(layout.MODE_BELL):
+            elif self.patient:
+                return
+            if not (self.paused or self.patient) and core.want_data(layout.MODE_BELL):
                 return
         self._ring_own_bell()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from tailrace.clock import system_clock
 from tailrace.core.acks import AckFold
 from tailrace.core.messages import Member
-from tailrace.core.router import NOTE, Bundle, FeedbackLane, Lane, Origin
+from tailrace.core.router import NOTE, Bundle, FeedbackLane, Lane, Origin, urgent
 from tailrace.core.sharedqueue import portions
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
@@ -293,12 +293,11 @@ class Sender:
         if near is None:
             link = self._links.link("acks", owner)
             if link.ready:
-                link.send(ACKS, encode_folds(fold.take()))
+                link.send(ACKS, encode_folds(fold.take(), system_clock()))
         elif near.runner is self._runner:
-            near.apply(*fold.take())
+            near.apply(fold.take(), system_clock())
         else:
-            folds = fold.take()
-            near.post(lambda: near.apply(*folds))
+            near.take_acks(fold.take(), system_clock())
 
     # -- feedback
 
@@ -314,11 +313,12 @@ class Sender:
             link = self._links.link(self._kind_of_notes(target), target)
             if link.ready:
                 began_ns = system_clock()
-                payload = encode_notes(waiting.pop(target))
+                notes = waiting.pop(target)
+                payload = encode_notes(notes)
                 counters = self._task.counters[0]
                 counters.feedback_bytes += len(payload)
                 counters.feedback_ns += system_clock() - began_ns
-                link.send(NOTES, payload)
+                link.send(NOTES, payload, urgent(notes))
             elif link.member is None:
                 del waiting[target]
 

@@ -12,20 +12,19 @@ from functools import partial
 from typing import Any, Protocol
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, system_clock
-from tailrace.core.acks import Fold
+from tailrace.core.acks import Folds
 from tailrace.core.failure import traceback_of
 from tailrace.core.messages import ToWorker
 from tailrace.core.opentask import BatchTask
-from tailrace.core.router import Note
+from tailrace.core.router import Note, urgent
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError, TaskError
 from tailrace.metrics.counters import TaskSnapshot
-from tailrace.policy.feedback import wants_answer
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.connectors.fingerprint import fingerprint
 from tailrace.runtime.current import running
-from tailrace.runtime.inlinks import InLinks, Membership
+from tailrace.runtime.inlinks import InLinks, Membership, PatientLinks
 from tailrace.runtime.links import InLink
 from tailrace.runtime.nodequeue import Ear
 from tailrace.runtime.pool import Pool
@@ -101,7 +100,10 @@ class TaskHost:
         self.pool: Pool | None = None  # with whom it draws from one queue
         self._near = neighbours
         self._mail: deque[Callable[[], None]] = deque()
-        self._in = InLinks(neighbours)  # what nothing holds back: acks and feedback
+        self._patient: PatientLinks | None = None  # those of a source, to whom all tasks report
+        if isinstance(task, SourceTask):
+            self._patient = PatientLinks(neighbours, lambda: task.in_a_hurry)
+        self._in = self._patient or InLinks(neighbours)  # what nothing holds back: acks and feedback
         self._bundles_in = InLinks(neighbours)  # unless the pool reads them
         self._sender = Sender(task, neighbours, self.post)
         self._ear: Ear | None = None
@@ -126,7 +128,13 @@ class TaskHost:
     def take_notes(self, notes: list[Note]) -> None:
         """A task beside this one reports. Whoever holds no tuples mostly has no use for it before the next one."""
         self._mail.append(partial(self.task.hear, notes))
-        if self.task.holds or any(wants_answer(note[3]) for note in notes):
+        if self.task.holds or urgent(notes):
+            self.wake()
+
+    def take_acks(self, folds: Folds, sent_ns: int) -> None:
+        """A task beside this source has run something. The source mostly has no use for it before it works anyway."""
+        self._mail.append(partial(self.apply, folds, sent_ns))
+        if self._patient is None or self._patient.in_a_hurry:
             self.wake()
 
     def wake(self) -> None:
@@ -250,7 +258,7 @@ class TaskHost:
         """A peer has connected."""
         pool = self.pool
         if kind != "bundles":
-            self._in.take(channel, worker, epoch, self._on_news)
+            self._in.take(channel, worker, epoch, partial(self._on_news, channel.ring is not None))
         elif pool is not None:
             pool.post(partial(pool.take_link, self, channel, worker, epoch))
         else:
@@ -278,11 +286,12 @@ class TaskHost:
             operator, task = self._label.rsplit("/", 1)
             raise TaskError(operator, int(task), "(while reading it)", traceback_of(error)) from None
 
-    def _on_news(self, kind: int, payload: memoryview) -> None:
+    def _on_news(self, near: bool, kind: int, payload: memoryview) -> None:
         if kind == NOTES and self.task.lines:
             self._on_notes(payload)
         elif kind == ACKS and isinstance(self.task, SourceTask):
-            self.apply(*decode_folds(payload))
+            folds, sent_ns = decode_folds(payload)
+            self.apply(folds, sent_ns if near else system_clock())
         else:
             raise ProtocolError(f"frame of another kind: kind={kind} task={self._label}; are versions mixed?")
 
@@ -292,9 +301,9 @@ class TaskHost:
         self.task.counters[0].feedback_ns += system_clock() - began_ns
         self.task.hear(notes)
 
-    def apply(self, both: Fold, complete: Fold, durable: Fold) -> None:
+    def apply(self, folds: Folds, sent_ns: int) -> None:
         assert isinstance(self.task, SourceTask)
-        self.task.apply(both, complete, durable)
+        self.task.apply(*folds, sent_ns)
 
     # -- working
 
@@ -302,6 +311,8 @@ class TaskHost:
         """Do what is to be done, for about a slice."""
         while self._mail:
             self._mail.popleft()()
+        if self._patient is not None:
+            self._patient.read()
         task = self.task
         if task.sinks:
             self._commit_due(now_ns)

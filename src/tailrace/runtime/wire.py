@@ -33,7 +33,7 @@ MAX_FRAME = 256 << 20
 
 PICKLE_PROTOCOL = 5
 
-_ONE_ACK = struct.Struct("<IIIQQ")
+_ONE_ACK = struct.Struct("<QIIIQQ")
 
 NUMBERED: tuple[Callable[..., Message], ...] = (Done, Ran, Credit, Revoke)
 NUMBERS = {kind: number for number, kind in enumerate(NUMBERED)}
@@ -143,19 +143,21 @@ def decode_numbers(payload: memoryview) -> tuple[int, ...]:
         raise ProtocolError(f"numbers cannot be decoded: {error}; are versions mixed?") from error
 
 
-def encode_folds(folds: Sequence[Fold]) -> bytes:
+def encode_folds(folds: Sequence[Fold], sent_ns: int) -> bytes:
+    """``sent_ns``: by a clock that processes of this machine alone have in common."""
     if len(folds[0]) == 1 and not folds[1] and not folds[2]:  # after a long call: no loop, which would be most of it
         ((emission, ids),) = folds[0].items()
-        return _ONE_ACK.pack(1, 0, 0, emission, ids)
+        return _ONE_ACK.pack(sent_ns, 1, 0, 0, emission, ids)
     numbers = [number for fold in folds for pair in fold.items() for number in pair]
     both, complete, durable = folds
-    return struct.pack(f"<III{len(numbers)}Q", len(both), len(complete), len(durable), *numbers)
+    return struct.pack(f"<QIII{len(numbers)}Q", sent_ns, len(both), len(complete), len(durable), *numbers)
 
 
-def decode_folds(payload: memoryview) -> tuple[Fold, Fold, Fold]:
+def decode_folds(payload: memoryview) -> tuple[tuple[Fold, Fold, Fold], int]:
+    """The folds, and when they were sent."""
     try:
-        lengths = struct.unpack_from("<III", payload)
-        numbers = struct.unpack_from(f"<{2 * sum(lengths)}Q", payload, 12)
+        sent_ns, *lengths = struct.unpack_from("<QIII", payload)
+        numbers = struct.unpack_from(f"<{2 * sum(lengths)}Q", payload, 20)
     except struct.error as error:
         raise ProtocolError(f"acks cannot be decoded: {error}; are versions mixed?") from error
     folds: list[Fold] = []
@@ -165,4 +167,4 @@ def decode_folds(payload: memoryview) -> tuple[Fold, Fold, Fold]:
         folds.append(dict(zip(numbers[position:end:2], numbers[position + 1 : end : 2], strict=True)))
         position = end
     both, complete, durable = folds
-    return both, complete, durable
+    return (both, complete, durable), sent_ns
