@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import gc
 import resource
 import signal
 import sys
@@ -23,6 +24,16 @@ def prepare_process() -> None:
     _raise_file_limit()
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C may reach the whole terminal; the driver drains
+
+
+def set_aside() -> None:
+    """Have the collector of garbage leave alone all that there is by now, until it is told otherwise.
+
+    Modules, the plan and tasks stay as long as the worker does. A collection that goes through them takes 12 ms with
+    pyarrow among them, and nothing else runs meanwhile.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _end_waits_in_time() -> None:

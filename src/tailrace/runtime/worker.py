@@ -47,7 +47,7 @@ from tailrace.runtime.nodequeues import KIND as QUEUE
 from tailrace.runtime.opening import Opener
 from tailrace.runtime.options import RunOptions
 from tailrace.runtime.pools import Pools
-from tailrace.runtime.process import prepare_process
+from tailrace.runtime.process import prepare_process, set_aside
 from tailrace.runtime.recorder import Recorder, describe
 from tailrace.runtime.runner import Runner
 from tailrace.runtime.sendloop import SendLoop
@@ -290,6 +290,7 @@ class WorkerProcess:
         self._hosts = hosts
         self._start_runners(plan, shared, self._pools)
         self._switch(assign.tail)
+        set_aside()
 
     def _switch(self, tail: Tail) -> None:
         """These techniques are on from now on. Sources hear of replays by themselves."""

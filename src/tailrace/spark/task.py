@@ -5,6 +5,7 @@ This module is imported on executors, so it imports nothing of Spark.
 
 from __future__ import annotations
 
+import gc
 import pickle
 import signal
 import sys
@@ -71,6 +72,7 @@ def as_worker(pickled: bytes) -> None:
     except (OSError, ProtocolError):
         pass  # the run is over, or this attempt is older than the coordinator's memory of it
     finally:
+        gc.unfreeze()
         sys.setswitchinterval(switch_s)
         signal.signal(signal.SIGINT, on_interrupt)
 
