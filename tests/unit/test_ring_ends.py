@@ -108,12 +108,12 @@ def test_timeouts_are_kept(ring: Ring) -> None:
     for timeout_s in (0, 0.05, 0.25):
         before = time.monotonic()
         assert ring.get(timeout_s) is None
-        assert timeout_s <= time.monotonic() - before < timeout_s + 0.5
+        assert timeout_s <= time.monotonic() - before < timeout_s + 10
     fill(ring)
     for timeout_s in (0, 0.05, 0.25):
         before = time.monotonic()
         assert not ring.put(bytes(1000), timeout_s)
-        assert timeout_s <= time.monotonic() - before < timeout_s + 0.5
+        assert timeout_s <= time.monotonic() - before < timeout_s + 10
 
 
 def test_a_reader_is_woken(ring: Ring, other: Ring) -> None:
