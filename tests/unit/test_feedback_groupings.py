@@ -29,7 +29,7 @@ from tailrace.policy import (
 from tailrace.policy.feedback import Message
 from tailrace.policy.inflight import HALF_LIFE_NS
 from tailrace.policy.partial_key import two_tasks
-from tailrace.policy.reports import MAX_REPORT, Done, Reporter
+from tailrace.policy.reports import MAX_REPORT, MAX_SAMPLES, Done, Reporter
 from tailrace.policy.storm_load_aware import DECK, Load
 from tailrace.testing import check_grouping
 
@@ -226,6 +226,30 @@ def test_a_report_is_bounded() -> None:
         reporter.received(0, None, 0)
         reporter.executed(0, 7, None, 1, 5, 1)
     assert [message.tuples for _, message in reporter.outbox if isinstance(message, Done)] == [MAX_REPORT]
+
+
+@pytest.mark.parametrize("senders", [1, 2])
+def test_many_at_once_are_told_as_their_sum(senders: int) -> None:
+    reporter = Reporter(senders, itself)
+    for _ in range(5):
+        reporter.received(0, None, 0)
+    reporter.executed_many(0, [7, 8, 9], [50, 60, 70], 2, 1)
+    assert reporter.outbox == [], "it is too soon, and more is queued"
+    reporter.executed_many(0, [7, 8], [80, 90], 0, 2)
+    assert reporter.outbox == [(0, Done(5, (7, 50, 8, 60, 9, 70, 7, 80, 8, 90), 0))]
+
+
+def test_few_of_many_tell_how_long_they_took() -> None:
+    reporter = Reporter(1, itself)
+    reporter.executed(0, 1, None, 10, 99, 1)
+    reporter.executed_many(0, range(100), [20] * 100, 0, 2)
+    for number in range(MAX_SAMPLES + 1):
+        reporter.executed(0, number, None, 30, 1, 3)
+    reporter.executed(0, 1, None, 30, 0, 3)
+    told = [message for _, message in reporter.outbox if isinstance(message, Done)]
+    assert [message.tuples for message in told] == [101, MAX_SAMPLES + 2]
+    assert [len(message.samples) // 2 for message in told] == [MAX_SAMPLES, MAX_SAMPLES]
+    assert told[0].samples[:4] == (1, 10, 0, 20)
 
 
 # -- tuples in flight

@@ -11,9 +11,10 @@ both.
 
 At a task: ``received`` when a tuple enters the queue, ``executed`` when it has been run, with its duration and how many
 are still queued, or ``dropped`` if it is thrown away instead because a hedge was faster; all show what was attached to
-it. ``hear`` for messages that came alone. After any of these, and once after ``bind_receiver``, the driver empties
-``outbox``. A task may be told late: while it runs a tuple it hears nothing, and afterwards first of what has come
-meanwhile, then of what it has run.
+it. A half that has ``executed_many`` may be told at once of tuples of one sender that were run one after the other, if
+nothing was attached to them. ``hear`` for messages that came alone. After any of these, and once after
+``bind_receiver``, the driver empties ``outbox``. A task may be told late: while it runs a tuple it hears nothing, and
+afterwards first of what has come meanwhile, then of what it has run.
 
 Where a message or a tuple may have been lost, the driver binds all halves of the edge anew, offers the tuples in line
 to the new ones, and carries nothing from old halves to new.
@@ -73,6 +74,19 @@ class Receiver(Protocol):
     def hear(self, sender: int, message: Message, now_ns: int) -> None: ...
 
 
+class BulkReceiver(Receiver, Protocol):
+    """A half that hears of many tuples at once for less than of each.
+
+    Law: it tells what it would have told of each, or the sum of it.
+    """
+
+    def executed_many(
+        self, sender: int, values: Sequence[Any], durations_ns: Sequence[int], queued: int, now_ns: int
+    ) -> None:
+        """``queued``: after the last of them."""
+        ...
+
+
 class FeedbackGrouping(Grouping, Protocol):
     """A grouping with two halves. Each sender binds its own chooser: they decide independently.
 
@@ -87,6 +101,11 @@ class FeedbackGrouping(Grouping, Protocol):
 def has_feedback(grouping: Grouping) -> TypeGuard[FeedbackGrouping]:
     """Does ``grouping`` have a receiving half?"""
     return hasattr(grouping, "bind_receiver")
+
+
+def hears_many(half: Receiver) -> TypeGuard[BulkReceiver]:
+    """Does it hear of many tuples at once?"""
+    return hasattr(half, "executed_many")
 
 
 def wants_answer(message: Message) -> bool:

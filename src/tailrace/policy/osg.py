@@ -173,6 +173,18 @@ class OsgReceiver(Silent):
         self._cumulated_ns[sender] += duration_ns
         self._pair.add(self._cells_of[self._key_of(value)], duration_ns)
         self._reply(sender, attached)
+        self._count()
+
+    def executed_many(
+        self, sender: int, values: Sequence[Any], durations_ns: Sequence[int], queued: int, now_ns: int
+    ) -> None:
+        self._cumulated_ns[sender] += sum(durations_ns)
+        cells_of, key_of = self._cells_of, self._key_of
+        for value, duration_ns in zip(values, durations_ns, strict=True):
+            self._pair.add(cells_of[key_of(value)], duration_ns)
+            self._count()
+
+    def _count(self) -> None:
         self._since_check += 1
         if self._since_check == self._window:
             self._since_check = 0

@@ -57,11 +57,19 @@ class LoneReceiver(Silent):
     def executed(
         self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
     ) -> None:
-        self._busy_ns += duration_ns
-        self.dropped(sender, attached, queued, now_ns)
+        self._count(1, duration_ns, queued, now_ns)
+
+    def executed_many(
+        self, sender: int, values: Sequence[Any], durations_ns: Sequence[int], queued: int, now_ns: int
+    ) -> None:
+        self._count(len(values), sum(durations_ns), queued, now_ns)
 
     def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
-        self._tuples += 1
+        self._count(1, 0, queued, now_ns)
+
+    def _count(self, tuples: int, busy_ns: int, queued: int, now_ns: int) -> None:
+        self._tuples += tuples
+        self._busy_ns += busy_ns
         if not queued or self._tuples >= MAX_RUN or now_ns - self._said_ns >= SAY_EVERY_NS:
             self.outbox.append((0, Ran(self._tuples, self._busy_ns)))
             self._tuples = self._busy_ns = 0

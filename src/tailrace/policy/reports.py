@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tailrace.clock import MILLISECOND_NS
@@ -13,6 +13,10 @@ REPORT_EVERY_NS = MILLISECOND_NS
 
 MAX_REPORT = 256
 """Tuples in one report: a few kilobytes, and more than Python functions that do anything execute in a millisecond."""
+
+MAX_SAMPLES = 8
+"""Of them that tell how long they took. Where more are run in a millisecond there is no lack of samples, and to learn
+of each costs a sender as much as to choose a task for it."""
 
 
 class Done(NamedTuple):
@@ -36,22 +40,37 @@ class Reporter(Silent):
         self._waiting = [0] * senders
         self._reported_ns = 0
 
+    @property
+    def hears_arrivals(self) -> bool:
+        """One sender has no others to be told of."""
+        return len(self._counts) > 1
+
     def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
         self._waiting[sender] += 1
 
     def executed(
         self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
     ) -> None:
-        if self._item_of is not None:
+        if self._item_of is not None and len(self._samples[sender]) < 2 * MAX_SAMPLES:
             self._samples[sender] += (self._item_of(value), duration_ns)
-        self._count(sender, queued, now_ns)
+        self._count(sender, 1, queued, now_ns)
+
+    def executed_many(
+        self, sender: int, values: Sequence[Any], durations_ns: Sequence[int], queued: int, now_ns: int
+    ) -> None:
+        if self._item_of is not None:
+            samples = self._samples[sender]
+            room = MAX_SAMPLES - len(samples) // 2
+            for value, duration_ns in zip(values[:room], durations_ns[:room], strict=True):
+                samples += (self._item_of(value), duration_ns)
+        self._count(sender, len(values), queued, now_ns)
 
     def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
-        self._count(sender, queued, now_ns)
+        self._count(sender, 1, queued, now_ns)
 
-    def _count(self, sender: int, queued: int, now_ns: int) -> None:
-        self._counts[sender] += 1
-        self._waiting[sender] -= 1
+    def _count(self, sender: int, tuples: int, queued: int, now_ns: int) -> None:
+        self._counts[sender] += tuples
+        self._waiting[sender] -= tuples
         if not queued or self._counts[sender] >= MAX_REPORT or now_ns - self._reported_ns >= REPORT_EVERY_NS:
             self._report(now_ns)
 
@@ -61,6 +80,7 @@ class Reporter(Silent):
         for sender, count in enumerate(self._counts):
             if count:
                 samples = tuple(self._samples[sender])
-                self.outbox.append((sender, Done(count, samples, here - self._waiting[sender])))
+                others = here - self._waiting[sender] if self.hears_arrivals else 0
+                self.outbox.append((sender, Done(count, samples, others)))
                 self._samples[sender].clear()
                 self._counts[sender] = 0

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from tailrace.errors import shorten
-from tailrace.policy.feedback import FeedbackGrouping, Message
+from tailrace.policy.feedback import FeedbackGrouping, Message, hears_many
 from tailrace.policy.grouping import ALL, FIRST, HELD
 
 MAX_MESSAGE_BYTES = 65_536
@@ -26,6 +26,9 @@ MAX_EVENTS_A_TUPLE = 1_000
 
 DROPPED = 0.05
 """The share of tuples that are thrown away when their turn has come, as if hedges had been faster."""
+
+TOLD = 0.5
+"""How often a half that hears of many tuples at once is told of the last ones while more is queued."""
 
 Sent = tuple[int, int, Any, Message | None]
 """(sender, index, value, attached)"""
@@ -56,6 +59,7 @@ class _Stage:
         ]
         self.held: list[deque[tuple[int, Any]]] = [deque() for _ in range(senders)]
         self.queues: list[deque[Sent]] = [deque() for _ in range(tasks)]
+        self.runs: list[list[tuple[int, Any, int]]] = [[] for _ in range(tasks)]  # (sender, value, duration), to tell
         self.chosen: dict[int, int] = {}
         self.executed = 0
         self.expected = 0
@@ -145,14 +149,28 @@ class _Stage:
     def finish(self, task: int, duration_ns: int) -> None:
         sender, _, value, attached = self.queues[task].popleft()
         self.executed += 1
-        queued = len(self.queues[task])
-        if self.rng.random() < DROPPED:
+        queued, run = len(self.queues[task]), self.runs[task]
+        dropped = self.rng.random() < DROPPED
+        if run and (run[0][0] != sender or dropped or attached is not None):
+            self.tell_of_run(task, queued + 1)
+        if dropped:
             self.receivers[task].dropped(sender, attached, queued, self.now_ns)
+        elif attached is None and hears_many(self.receivers[task]):
+            run.append((sender, value, duration_ns))
+            if not queued or self.rng.random() < TOLD:
+                self.tell_of_run(task, queued)
         else:
             self.receivers[task].executed(sender, value, attached, duration_ns, queued, self.now_ns)
         self.post_from_task(task)
         if queued:
             self.start(task)
+
+    def tell_of_run(self, task: int, queued: int) -> None:
+        receiver, run = self.receivers[task], self.runs[task]
+        assert hears_many(receiver)
+        senders, values, durations_ns = zip(*run, strict=True)
+        run.clear()
+        receiver.executed_many(senders[0], values, durations_ns, queued, self.now_ns)
 
     def tell(self, task: int, sender: int, message: Message) -> None:
         self.receivers[task].hear(sender, message, self.now_ns)
