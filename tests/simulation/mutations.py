@@ -397,8 +397,8 @@ def old_messages_heard() -> Patch:
     """A sending half takes what was said to the one before it."""
     original = FeedbackOut.hear
 
-    def hear(self: FeedbackOut, task: int, version: int, message: Any) -> None:
-        original(self, task, max(version, self.version), message)
+    def hear(self: FeedbackOut, task: int, version: int, *said: Any) -> None:
+        original(self, task, max(version, self.version), *said)
 
     return patch.object(FeedbackOut, "hear", hear)
 

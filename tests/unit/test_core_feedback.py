@@ -17,6 +17,7 @@ from tailrace.core.lineage import broadcast_lineages, child_lineages
 from tailrace.core.messages import Members, Position
 from tailrace.core.opentask import AsyncTask, BatchTask
 from tailrace.core.plan import Plan, make_plan
+from tailrace.core.receivinghalf import Run, joined
 from tailrace.core.router import MAX_BUNDLE
 from tailrace.core.task import ObservedTask, PlainTask, Task
 from tailrace.errors import TailraceError
@@ -268,6 +269,40 @@ def test_time_beside_the_calls_is_shared_out(kit: Kit) -> None:
     kit.receiving.executed_all((0, 0, 0, 0, None, ["a", "b"], (0, 0, 0), None), [30, 10], 60)
     kit.receiving.look_up()
     assert [event[4] for event in kit.before.story] == [40, 20]
+
+
+def test_what_was_run_without_a_break_for_one_sender_is_told_at_once() -> None:
+    one, other = (0, 0, 1), (0, 1, 1)
+    runs: list[Run] = [
+        (one, ["a"], None, (1,)),
+        ((0, 0, 1), ("b", "c"), None, [2, 3]),
+        (other, ["d"], None, (4,)),
+        (one, ["e"], ["sync"], (5,)),
+        (one, ["f"], None, (6,)),
+        (one, ["g"], None, None),
+        (one, ["h"], None, (8,)),
+        (None, ["i"], None, (9,)),
+        (None, ["j"], None, (10,)),
+    ]
+    assert joined(runs) == [
+        (one, ["a", "b", "c"], None, [1, 2, 3]),
+        (other, ["d"], None, [4]),
+        runs[3],
+        (one, ["f"], None, [6]),
+        runs[5],
+        (one, ["h"], None, [8]),
+        *runs[7:],
+    ]
+    assert runs[0][1] == ["a"], "what was sent stays as it is"
+
+
+def test_what_a_task_has_said_happened_when_it_was_said(kit: Kit) -> None:
+    heard: list[int] = []
+    half = kit.task.lines[1]._half
+    half.hear = lambda task, message, now_ns: heard.append(now_ns) or ()  # type: ignore[method-assign, func-returns-value]
+    kit.task.hear([(1, 0, 0, ("then",))], 7)
+    kit.task.hear([(1, 0, 0, ("now",))])
+    assert heard == [7, kit.clock()]
 
 
 def test_answers_go_to_the_sender_by_its_task_number(kit: Kit) -> None:

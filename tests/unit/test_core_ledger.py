@@ -31,6 +31,15 @@ def test_two_incarnations_do_not_share_a_register(ledger: Ledger) -> None:
     assert root.durable and root.complete_ns == 4
 
 
+def test_a_root_is_done_when_its_last_part_was_in_whatever_order_that_is_heard(ledger: Ledger) -> None:
+    root = ledger.admit(0, 0, "a", 1)
+    emission = emit(ledger, root, 5, 1)
+    ledger.apply_both({emission: 3}, 20)
+    ledger.apply_both({emission: 5 ^ 3}, 10)
+    assert root.durable and root.complete_ns == 20
+    assert (ledger.complete_latency.max, ledger.durable_latency.max) == (19, 19)
+
+
 def test_acks_for_an_incarnation_that_lost_the_race_mean_nothing(ledger: Ledger) -> None:
     root = ledger.admit(0, 0, "a", 1)
     first, second = emit(ledger, root, 5, 1), emit(ledger, root, 9, 2)

@@ -145,6 +145,7 @@ class Own(tuple[int, ...]):
 )
 def test_notes_come_out_as_they_went_in(message: Message) -> None:
     notes: list[Note] = [(3, 1, 7, message), (3, 2, 7, Ran(0, 0))]
-    found = decode_notes(memoryview(encode_notes(notes)))
+    found, sent_ns = decode_notes(memoryview(encode_notes(notes, 7)))
+    assert sent_ns == 7
     assert found == notes
     assert [type(note[3]) for note in found] == [type(message), Ran]

@@ -49,12 +49,13 @@ class Root:
 
 
 class _Registers:
-    __slots__ = ("complete", "durable", "root")
+    __slots__ = ("complete", "durable", "last_ns", "root")
 
     def __init__(self, root: Root) -> None:
         self.root = root
         self.complete = 0
         self.durable = 0
+        self.last_ns = 0  # of the acks that came, the time of the latest: they come in any order
 
 
 @dataclass(frozen=True)
@@ -149,32 +150,37 @@ class Ledger:
     # -- acknowledging
 
     def apply_both(self, fold: Fold, now_ns: int) -> None:
+        """``now_ns``: when what these acks tell of was done."""
         live = self._live
         for emission, ids in fold.items():
             registers = live.get(emission)
             if registers is not None:
+                if now_ns > registers.last_ns:
+                    registers.last_ns = now_ns
                 registers.complete ^= ids
                 registers.durable ^= ids
                 if not registers.complete:
-                    self._complete(registers.root, now_ns)
+                    self._complete(registers.root, registers.last_ns)
                 if not registers.durable:
-                    self._durable(registers.root, now_ns)
+                    self._durable(registers.root, registers.last_ns)
 
     def apply_complete(self, fold: Fold, now_ns: int) -> None:
         for emission, ids in fold.items():
             registers = self._live.get(emission)
             if registers is not None:
+                registers.last_ns = max(registers.last_ns, now_ns)
                 registers.complete ^= ids
                 if not registers.complete:
-                    self._complete(registers.root, now_ns)
+                    self._complete(registers.root, registers.last_ns)
 
     def apply_durable(self, fold: Fold, now_ns: int) -> None:
         for emission, ids in fold.items():
             registers = self._live.get(emission)
             if registers is not None:
+                registers.last_ns = max(registers.last_ns, now_ns)
                 registers.durable ^= ids
                 if not registers.durable:
-                    self._durable(registers.root, now_ns)
+                    self._durable(registers.root, registers.last_ns)
 
     def _complete(self, root: Root, now_ns: int) -> None:
         if not root.complete_ns:

@@ -51,7 +51,7 @@ class FeedbackOut(LaneOut):
         self._clock = clock
         self._rng = rng
         self._limit = limit
-        self._early: list[tuple[int, int, Message]] = []  # (version, task, message) of memberships yet to come
+        self._early: list[tuple[int, int, Message, int | None]] = []  # as they were said, of memberships yet to come
         self.version = 0
         self._origin: Origin = (edge.index, sender, 0)
         self._half = self._new_half()
@@ -78,8 +78,8 @@ class FeedbackOut(LaneOut):
         self._half = self._new_half()
         self._offer_line()
         early, self._early = self._early, []
-        for told, task, message in early:
-            self.hear(task, told, message)
+        for told, task, message, said_ns in early:
+            self.hear(task, told, message, said_ns)
 
     def _offer_line(self) -> None:
         line, self.line = self.line, deque()
@@ -189,14 +189,17 @@ class FeedbackOut(LaneOut):
 
     # -- talking
 
-    def hear(self, task: int, version: int, message: Message) -> None:
-        """A task of this edge has said something, under some membership."""
+    def hear(self, task: int, version: int, message: Message, said_ns: int | None = None) -> None:
+        """A task of this edge has said something, under some membership, and at that time if it is known.
+
+        It may have lain there for a while: to the half it happened when it was said.
+        """
         if version != self.version:
             if version > self.version:
-                self._early.append((version, task, message))
+                self._early.append((version, task, message, said_ns))
             return
         now_ns = self._clock()
-        released = self._half.hear(task, message, now_ns)
+        released = self._half.hear(task, message, now_ns if said_ns is None else said_ns)
         self._counters.feedback_ns += self._clock() - now_ns
         if released:
             assert len(released) <= len(self.line), f"more released than held: {len(released)} of {len(self.line)}"

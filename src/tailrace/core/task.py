@@ -99,10 +99,10 @@ class Task:
             left = self.queue  # which may be left in its turn, meanwhile
             left.extend(bundles)
 
-    def hear(self, notes: Sequence[Note]) -> None:
-        """Tasks that this one sends to have said something."""
+    def hear(self, notes: Sequence[Note], said_ns: int | None = None) -> None:
+        """Tasks that this one sends to have said something, at that time if it is known."""
         for edge, task, version, message in notes:
-            self.lines[edge].hear(task, version, message)
+            self.lines[edge].hear(task, version, message, said_ns)
 
     @property
     def holds(self) -> bool:

@@ -61,7 +61,7 @@ class TimedReplayer:
     def completed(self, root: int, now_ns: int, hedge: bool) -> None:
         emitted_ns, hedged = self.pending.completed(root)
         self.budget.completed(hedged, hedge)
-        self.took(now_ns - emitted_ns, hedge)
+        self.took(max(0, now_ns - emitted_ns), hedge)  # an earlier incarnation may have been done before it
 
     def took(self, latency_ns: int, hedge: bool) -> None:
         """A root was complete, so long after its first emission."""

@@ -37,7 +37,7 @@ class _StormReplayer:
         self._young[root] = None
 
     def completed(self, root: int, now_ns: int, hedge: bool) -> None:
-        self._latencies.append(now_ns - self._pending.pop(root))
+        self._latencies.append(max(0, now_ns - self._pending.pop(root)))
         self._replayed.discard(root)
 
     def executed(self, work_ns: int, hedge: bool) -> None:

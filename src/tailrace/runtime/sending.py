@@ -308,13 +308,13 @@ class Sender:
         for target in tuple(waiting):
             near = self._near.host_of(target)
             if near is not None:
-                near.take_notes(waiting.pop(target))
+                near.take_notes(waiting.pop(target), system_clock())
                 continue
             link = self._links.link(self._kind_of_notes(target), target)
             if link.ready:
                 began_ns = system_clock()
                 notes = waiting.pop(target)
-                payload = encode_notes(notes)
+                payload = encode_notes(notes, began_ns)
                 counters = self._task.counters[0]
                 counters.feedback_bytes += len(payload)
                 counters.feedback_ns += system_clock() - began_ns

@@ -125,9 +125,9 @@ class TaskHost:
     def handle(self, message: ToWorker) -> None:
         self.post(lambda: self._handle(message))
 
-    def take_notes(self, notes: list[Note]) -> None:
+    def take_notes(self, notes: list[Note], said_ns: int) -> None:
         """A task beside this one reports. Whoever holds no tuples mostly has no use for it before the next one."""
-        self._mail.append(partial(self.task.hear, notes))
+        self._mail.append(partial(self.task.hear, notes, said_ns))
         if self.task.holds or urgent(notes):
             self.wake()
 
@@ -288,18 +288,18 @@ class TaskHost:
 
     def _on_news(self, near: bool, kind: int, payload: memoryview) -> None:
         if kind == NOTES and self.task.lines:
-            self._on_notes(payload)
+            self._on_notes(near, payload)
         elif kind == ACKS and isinstance(self.task, SourceTask):
             folds, sent_ns = decode_folds(payload)
             self.apply(folds, sent_ns if near else system_clock())
         else:
             raise ProtocolError(f"frame of another kind: kind={kind} task={self._label}; are versions mixed?")
 
-    def _on_notes(self, payload: memoryview) -> None:
+    def _on_notes(self, near: bool, payload: memoryview) -> None:
         began_ns = system_clock()
-        notes = decode_notes(payload)
+        notes, said_ns = decode_notes(payload)
         self.task.counters[0].feedback_ns += system_clock() - began_ns
-        self.task.hear(notes)
+        self.task.hear(notes, said_ns if near else None)
 
     def apply(self, folds: Folds, sent_ns: int) -> None:
         assert isinstance(self.task, SourceTask)

@@ -33,6 +33,7 @@ MAX_FRAME = 256 << 20
 
 PICKLE_PROTOCOL = 5
 
+_SENT = struct.Struct("<Q")
 _ONE_ACK = struct.Struct("<QIIIQQ")
 
 NUMBERED: tuple[Callable[..., Message], ...] = (Done, Ran, Credit, Revoke)
@@ -112,8 +113,9 @@ def decode_bundles(payload: memoryview) -> list[Bundle]:
     return bundles
 
 
-def encode_notes(notes: Sequence[Note]) -> bytes:
-    return encode([_numbered(*note) for note in notes])
+def encode_notes(notes: Sequence[Note], sent_ns: int) -> bytes:
+    """``sent_ns``: as with acks."""
+    return _SENT.pack(sent_ns) + encode([_numbered(*note) for note in notes])
 
 
 def _numbered(edge: int, task: int, version: int, message: Message) -> Any:
@@ -121,9 +123,12 @@ def _numbered(edge: int, task: int, version: int, message: Message) -> Any:
     return (edge, task, version, message) if number is None else (edge, task, version, number, tuple(message))
 
 
-def decode_notes(payload: memoryview) -> list[Note]:
+def decode_notes(payload: memoryview) -> tuple[list[Note], int]:
+    """The notes, and when they were sent."""
     try:
-        return [note if len(note) == NOTE else _named(*note) for note in pickle.loads(payload)]
+        (sent_ns,) = _SENT.unpack_from(payload)
+        notes = pickle.loads(payload[_SENT.size :])
+        return [note if len(note) == NOTE else _named(*note) for note in notes], sent_ns
     except Exception as error:
         raise ProtocolError(f"notes cannot be decoded: {error}; are versions mixed?") from error
 
