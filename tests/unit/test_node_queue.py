@@ -5,21 +5,25 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterator
+from contextlib import nullcontext
+from random import Random
 
 import pytest
 
 from tailrace.core.circle import Circle, circle_of
 from tailrace.core.messages import Member
 from tailrace.core.plan import make_plan
+from tailrace.core.sharedqueue import SharedQueue
 from tailrace.errors import RingError
 from tailrace.policy import least_work
 from tailrace.ring import layout
 from tailrace.ring.owner import own_id
 from tailrace.ring.segment import FOLDER
 from tailrace.runtime.channels import offer_ring, take_ring
-from tailrace.runtime.nodequeue import MOST, NodeQueue
+from tailrace.runtime.nodequeue import LOOK_AGAIN_NS, MOST, NodeQueue
 from tailrace.runtime.wire import decode_bundles, encode
 from tailrace.sim.shapes import SimSink, SimSource, mark
+from tailrace.testing.clock import ManualClock
 from tailrace.topology import Topology
 
 CIRCLE = Circle(0, ((0, 1), (1, 2)))
@@ -110,6 +114,38 @@ def test_what_is_put_by_one_who_is_slow_is_worth_a_look_again_when_the_bell_ring
     assert not other, "and stays so, whatever bell has rung"
 
 
+def test_who_draws_something_else_has_another_look_into_it(ends: tuple[NodeQueue, NodeQueue]) -> None:
+    one, other = ends
+    queue = SharedQueue(Random(1), lambda: 1, nullcontext())
+    task = object()
+    queue.supply = one
+    queue.put(task, [bundle(1)])  # type: ignore[arg-type]
+    assert other.rest()
+    other.put(encode([bundle(2)]))
+    assert rung(one), "who was woken"
+    assert queue.draw(1)[2] == bundle(1)
+    assert rung(one), "runs what came from elsewhere, and wakes the next"
+    other.rise()
+    queue.put(task, [bundle(3)])  # type: ignore[arg-type]
+    queue.draw(1)
+    assert not rung(one), "nobody sleeps"
+
+
+def test_what_nobody_told_of_is_found_after_a_while(
+    ends: tuple[NodeQueue, NodeQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = ends
+    clock = ManualClock(1)
+    monkeypatch.setattr("tailrace.runtime.nodequeue.system_clock", clock)
+    one.put(encode([bundle(1)]))
+    assert one._core is not None
+    assert other._core is not None and other._core.read(1), "taken and not given back, as by one who is slow"
+    assert one.take(1)[1] == () and not one
+    clock.advance(LOOK_AGAIN_NS)
+    assert one, "it is worth another look"
+    assert one.take(1)[1] == () and not one
+
+
 def test_who_draws_says_how_much_at_once(ends: tuple[NodeQueue, NodeQueue]) -> None:
     one, other = ends
     assert one.portion == 1
@@ -162,7 +198,7 @@ def test_rubbish_in_the_ring_is_an_error(ends: tuple[NodeQueue, NodeQueue]) -> N
 
 
 def test_the_spare_word_is_in_nobody_s_way() -> None:
-    used = layout.OFFSETS["ring_shared.closed"] + 4
+    used = layout.OFFSETS["ring_shared.resting"] + 4
     assert used <= layout.SPARE <= layout.OFFSETS["ring_shared.slots"] - 4
 
 

@@ -12,7 +12,7 @@ from tailrace.errors import ProtocolError
 from tailrace.ring import layout
 from tailrace.ring.segment import FOLDER, PREFIX
 from tailrace.runtime.channels import Channel, offer_ring, take_ring
-from tailrace.runtime.links import InLink, OutLink, RingInLink
+from tailrace.runtime.links import FRAMES_AT_ONCE, InLink, OutLink, RingInLink
 from tailrace.runtime.runner import Runner
 from tailrace.runtime.wire import ACKS, BUNDLES, MAX_FRAME
 
@@ -119,6 +119,33 @@ def test_what_was_sent_before_the_end_is_read(ends: Ends) -> None:
     ends.turn()
     assert ends.frames == [(BUNDLES, b"last words")]
     assert [str(error) for error in ends.lost_in] == ["closed by the peer"]
+
+
+def test_so_is_more_than_is_read_at_once(ends: Ends) -> None:
+    for number in range(3 * FRAMES_AT_ONCE):
+        ends.out.send(BUNDLES, b"%d" % number)
+    ends.into.patient = True
+    ends.out.close()
+    ends.turn(1)
+    assert len(ends.frames) == 3 * FRAMES_AT_ONCE and len(ends.lost_in) == 1
+
+
+@pytest.mark.parametrize("size", [10, 200_000, 400_000])
+def test_what_is_urgent_wakes_a_reader_who_did_not_ask(ends: Ends, size: int) -> None:
+    ends.turn()
+    ends.into.patient = True
+    ends.into.read()
+    ends.out.send(BUNDLES, b"asked for")  # as it was at first
+    ends.turn()
+    for urgent in (False, True):
+        ends.out.send(BUNDLES, bytes(size), urgent=urgent)
+        rung = ends.runner._epoll.poll(0)
+        for _ in range(TURNS):
+            ends.into.read()
+            ends.turn(1)
+        assert len(ends.frames[-1][1]) == size
+        if size < 200_000:
+            assert bool(rung) is urgent
 
 
 def test_a_sender_notices_the_end(ends: Ends) -> None:

@@ -48,6 +48,10 @@ class Supply(Protocol):
         """When it was put there, and bundles; none if there are none. Whoever asks runs so many tuples at once."""
         ...
 
+    def pass_on(self) -> None:
+        """Have another look into it, in the place of one who was told of something and does something else."""
+        ...
+
 
 class SharedQueue:
     """First in, first out.
@@ -79,9 +83,12 @@ class SharedQueue:
         """The first tuples in line, of one bundle, and no more than so many. Raises IndexError if there are none."""
         with self._guard:
             supply = self.supply  # which another thread may take away
-            if not self._entries and supply is not None:
-                came_ns, bundles = supply.take(most)
-                self._entries.extend([(self.tasks[0], came_ns, bundle) for bundle in bundles])
+            if not self._entries:
+                if supply is not None:
+                    came_ns, bundles = supply.take(most)
+                    self._entries.extend([(self.tasks[0], came_ns, bundle) for bundle in bundles])
+            elif supply:
+                supply.pass_on()
             task, came_ns, bundle = self._entries[0]
             if len(bundle[5]) <= most:
                 return self._entries.popleft()

@@ -212,6 +212,12 @@ static PyObject *shared_py_rest(Shared *self, PyObject *Py_UNUSED(nothing))
     return result == RING_CORRUPT ? corrupt() : PyBool_FromLong(result);
 }
 
+/* How many do. */
+static PyObject *shared_py_resting(Shared *self, PyObject *Py_UNUSED(nothing))
+{
+    return PyLong_FromLong((long)atomic_load_explicit(&self->end.ring->resting, memory_order_seq_cst));
+}
+
 static PyObject *shared_py_rise(Shared *self, PyObject *Py_UNUSED(nothing))
 {
     shared_rise(&self->end);
@@ -331,6 +337,7 @@ static PyMethodDef shared_methods[] = {
     {"worth_drawing", METHOD(shared_py_worth_drawing), METH_NOARGS, "whether something came since there was nothing"},
     {"heard", METHOD(shared_py_heard), METH_NOARGS, "the bell has rung"},
     {"rest", METHOD(shared_py_rest), METH_NOARGS, "rest() -> whether to sleep until the bell rings"},
+    {"resting", METHOD(shared_py_resting), METH_NOARGS, "how many rest"},
     {"rise", METHOD(shared_py_rise), METH_NOARGS, "no longer asleep"},
     {"owners", METHOD(shared_py_owners), METH_NOARGS, "everybody at the ring"},
     {"bury", METHOD(shared_py_bury), METH_O, "bury(dead owners) -> records given up"},

@@ -169,6 +169,7 @@ class RingOut:
         self._piece = ring.piece
         self._core = Pair(ring.segment.memory)
         self._kind = 0
+        self._urgent = False
         self._unsent = memoryview(b"")
 
     def write(self, kind: int, payload: bytes, urgent: bool = False) -> None:
@@ -180,7 +181,7 @@ class RingOut:
                 os.write(self._ring.bell, RING_A_BELL)
                 return
         check_size(payload)
-        self._kind = kind
+        self._kind, self._urgent = kind, urgent
         self._unsent = memoryview(payload)
         self.pending = True
         self.push()
@@ -196,7 +197,7 @@ class RingOut:
                 continue
             if result < 0:
                 raise OSError(errno.EPIPE, "the ring is closed")
-            if result == layout.BELL:
+            if result == layout.BELL or (last and self._urgent):
                 os.write(self._ring.bell, RING_A_BELL)
             self._unsent = self._unsent[len(piece) :]
             self.pending = not last

@@ -243,24 +243,27 @@ class RingInLink(InLink):
 
     def read(self) -> None:
         try:
-            self._drain()
+            if self._drain():
+                self._ring_own_bell()
         except (OSError, ProtocolError) as error:
             self._lose(error)
 
     def _on_event(self, readable: bool, writable: bool) -> None:
         """Nobody ever sends on the connection: it is the end. What is in the ring came before."""
         try:
-            self._drain()
+            while self._drain():
+                pass
         except (OSError, ProtocolError):
             pass
         if not self._closed:
             self._lose(ConnectionResetError("closed by the peer"))
 
-    def _drain(self) -> None:
+    def _drain(self) -> bool:
+        """Take what is there, up to a limit. Whether there may be more."""
         core = self._core
         for _ in range(FRAMES_AT_ONCE):
             if self.paused:
-                return
+                return False
             try:
                 records = core.look(1)
             except ValueError as error:
@@ -274,10 +277,10 @@ class RingInLink(InLink):
                 if core.release() == layout.BELL:
                     self._tell_room()
             elif self.patient:
-                return
+                return False
             if not (self.paused or self.patient) and core.want_data(layout.MODE_BELL):
-                return
-        self._ring_own_bell()
+                return False
+        return True
 
     def _take(self, kind: int, view: memoryview) -> None:
         if not kind & MORE and not self._parts:

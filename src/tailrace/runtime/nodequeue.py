@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tailrace.clock import system_clock
+from tailrace.clock import MILLISECOND_NS, system_clock
 from tailrace.core.circle import Circle
 from tailrace.errors import RingError
 from tailrace.ring import layout
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from tailrace.runtime.runner import Runner
 
 Decode = Callable[[memoryview], Sequence[Any]]
+
+LOOK_AGAIN_NS = 100 * MILLISECOND_NS
+"""After so long a queue in which nothing was ready is worth another look, though no bell has rung."""
 
 TRIES = 3
 BUSY_S = 0.00005
@@ -60,6 +63,7 @@ class NodeQueue:
         self._ring: SharedRing | None = SharedRing(part.segment)
         self._core: Shared | None = self._ring.core  # for looks without the lock
         self._lock = threading.Lock()  # an end is for one thread at a time
+        self._looked_ns = 0  # when there was nothing
         self._batch = batch  # tuples that tasks take at once, whatever they say; 0: as they say
         self.decode: Decode | None = None
 
@@ -85,7 +89,13 @@ class NodeQueue:
     def __bool__(self) -> bool:
         """Whether it is worth asking: something was put in since there was nothing, or the bell has rung."""
         core = self._core
-        return core is not None and core.worth_drawing()
+        if core is None or core.worth_drawing():
+            return core is not None
+        if system_clock() - self._looked_ns < LOOK_AGAIN_NS:
+            return False
+        self._looked_ns = system_clock()
+        core.heard()  # what was being written then may be there now, and nobody slept who was to be told
+        return core.worth_drawing()
 
     def take(self, most: int) -> tuple[int, Sequence[Any]]:
         """When the next record was put, and the bundles in it; none if there is none, or others are at it."""
@@ -95,6 +105,7 @@ class NodeQueue:
                 assert self.decode is not None
                 return _CAME.unpack_from(record)[0], self.decode(memoryview(record)[_CAME.size :])
             if result == layout.NONE:
+                self._looked_ns = system_clock()
                 return 0, ()
             time.sleep(BUSY_S)
         return 0, ()
@@ -121,9 +132,9 @@ class NodeQueue:
     # -- the bell
 
     def pass_on(self) -> None:
-        """Wake one who sleeps, in the place of one who was woken and cannot draw."""
+        """Wake one who sleeps, in the place of one who was woken and does not draw."""
         with self._lock:
-            if self._ring is not None:
+            if self._ring is not None and self._ring.core.resting():
                 self._ring_bell()
 
     def _ring_bell(self) -> None:
@@ -146,10 +157,15 @@ class NodeQueue:
     def rest(self) -> bool:
         """A thread is about to sleep until the bell rings. False, and it is not counted: there is something to draw."""
         with self._lock:
+            core = self._core
             try:
-                return self._ring is None or self._ring.core.rest()
+                if core is None or core.rest():
+                    return True
             except ValueError as error:
                 raise self._broken(str(error)) from None
+        if not core.worth_drawing():  # others are at it, and it cannot be told
+            time.sleep(BUSY_S)
+        return False
 
     def rise(self) -> None:
         """It is awake again."""

@@ -290,7 +290,8 @@ class WorkerProcess:
         self._hosts = hosts
         self._start_runners(plan, shared, self._pools)
         self._switch(assign.tail)
-        set_aside()
+        if self._core.life is not Life.LEAVING:
+            set_aside()
 
     def _switch(self, tail: Tail) -> None:
         """These techniques are on from now on. Sources hear of replays by themselves."""
