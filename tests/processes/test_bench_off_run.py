@@ -9,6 +9,7 @@ import pytest
 import tailrace
 from tailrace.bench.tail_off import BASELINE, cpu_us, folder_before
 from tailrace.errors import OptionError, TailraceError
+from tailrace.ring import why_unavailable
 
 CLONE = Path(tailrace.__file__).resolve().parents[2]
 
@@ -33,3 +34,4 @@ def test_the_engine_of_before_comes_from_the_history() -> None:
         pytest.skip(f"no clone, or one without its history: {BASELINE}")
     assert (engine / "tailrace" / "core" / "router.py").exists()
     assert not (engine / "tailrace" / "core" / "sendinghalf.py").exists(), "there was no feedback yet"
+    assert bool(why_unavailable()) or (engine / "tailrace" / "ring" / "_ring.abi3.so").exists(), "links of one kind"

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -30,13 +31,16 @@ BASELINE = "2f8c237cf79c50238521dc3a5237cdcd226e1154"
 TOPOLOGIES = {"words": "word count", "chain": "four short operators", "sends": "tasks that send side by side"}
 """The last is what a send scheduler would be for: two tasks of an operator in a worker, with tuples for the other."""
 ENGINES = ("before", "now")
-PAIRS = 4
+PAIRS = 6
 TIMES = 10
 """Tuples of a run, as a multiple of those of other rows: what starts and ends it shall not count."""
 
 TIMEOUT_S = 240.0
 PROGRAM = Path(__file__).with_name("_off_process.py")
-UNKNOWN = "off: the engine before these techniques is not here: give its folder with --baseline, or run from a clone"
+UNKNOWN = (
+    "off: the engine before these techniques is not here: give its folder with --baseline, or run from a clone, "
+    "with a C compiler"
+)
 
 _kept = ExitStack()  # folders of this process
 
@@ -50,9 +54,9 @@ def folder_before(given: str | None) -> Path | None:
             raise OptionError(f"no engine in this folder: baseline={given}: is there a src/tailrace in it?")
         return folder.resolve()
     unpacked = _from_history(here.parent)
-    if unpacked is not None:
-        _share_rings(here / "tailrace" / "ring", unpacked / "tailrace" / "ring")
-    return unpacked
+    if unpacked is None or not list((here / "tailrace" / "ring").glob("_ring*.so")):
+        return unpacked
+    return unpacked if _build_rings(unpacked / "tailrace" / "ring") else None
 
 
 def _from_history(clone: Path) -> Path | None:
@@ -67,11 +71,15 @@ def _from_history(clone: Path) -> Path | None:
     return folder / "src"
 
 
-def _share_rings(built: Path, folder: Path) -> None:
-    """Rings that were compiled for the one serve the other, if they come from the same text."""
-    if all((folder / path.name).read_bytes() == path.read_bytes() for path in built.glob("_*.[ch]")):
-        for extension in built.glob("_ring*.so"):
-            shutil.copy(extension, folder)
+def _build_rings(folder: Path) -> bool:
+    """Compile them, so that links of both engines are of one kind."""
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()
+    flags = ["-shared", "-fPIC", "-O3", "-std=c11", "-D_GNU_SOURCE"]
+    command = [*compiler, *flags, f"-I{sysconfig.get_path('include')}", "_ring.c", "-o", "_ring.abi3.so"]
+    try:
+        return not subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode
+    except OSError:
+        return False  # there is no compiler
 
 
 def cpu_us(engine: Path, topology: str, tuples: int) -> float:
@@ -124,9 +132,9 @@ def contests(sizes: TailSizes) -> list[Contest]:
 
 
 def conclude(samples: Samples) -> Samples:
-    """Of each repeat, that of the topology for which it is more."""
+    """That of the topology for which it is most. Not the most of each repeat: of three that are noise one is more."""
     found = [samples[key] for name in TOPOLOGIES if (key := f"off_{name}_overhead") in samples]
-    return {"off_overhead": [max(repeat) for repeat in zip(*found, strict=True)]} if found else {}
+    return {"off_overhead": list(max(found, key=median))} if found else {}
 
 
 def table(result: Result) -> list[str]:
