@@ -1,4 +1,4 @@
-"""The metrics endpoint: valid by a strict parser of our own, and by that of Prometheus where it is installed."""
+"""The metrics endpoint: valid by a strict parser of our own, and by that of Prometheus."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import parser
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.metrics.counters import EdgeState, TaskCounters
@@ -341,7 +342,6 @@ def test_an_ended_run_is_not_active() -> None:
 
 
 def test_prometheus_agrees() -> None:
-    parser = pytest.importorskip("prometheus_client.parser")
     operators = [(HOSTILE, "source", 1), ("count", "map", 1), ("out", "sink", 1)]
     text = render(a_run(HOSTILE, operators))
     theirs = {
