@@ -31,8 +31,8 @@ from tailrace.topology import Role
 
 NEVER = 1 << 63
 
-FADE = 0.5
-"""Of what was known of hedges before, with each load: they may be few in a second."""
+FADE = 0.84
+"""Of what was known before, with each load: half is left after a second, in which there may be few hedges."""
 
 
 class Hedging:
@@ -103,8 +103,8 @@ class Hedging:
         return won
 
     def loaded(self, load: Load, now_ns: int) -> None:
-        self._work.learn(load, self._issued)
-        self._issued = 0
+        if self._work.learn(load, self._issued):
+            self._issued = 0
         self._charge(0)
         self._replayer.observed(load.utilisation, now_ns)
         self.wake_ns = 0
@@ -151,20 +151,23 @@ class _WorkPerRoot:
         self.root_ns = 0
         self.run = _Portions()  # of a hedge: what is thrown away of it taken off
         self.spared = _Portions()  # of the first incarnation, by a hedge
-        self._hedges = self._unrun_ns = self._unrun_hedges_ns = 0.0
+        self._roots = self._work_ns = self._hedges = self._unrun_ns = self._unrun_hedges_ns = 0.0
 
-    def learn(self, load: Load, issued: int) -> None:
-        """``issued``: hedges that were charged at what was known before."""
+    def learn(self, load: Load, issued: int) -> bool:
+        """``issued``: hedges that were charged at what was known before. False if there is nothing to learn."""
         if not (load.work_ns and load.roots):
-            return
-        whole_ns = load.work_ns + load.unrun_ns + load.unrun_hedges_ns
-        self.root_ns = max(1, round(whole_ns / (load.roots + load.hedges)))
+            return False
+        self._roots = FADE * self._roots + load.roots
+        self._work_ns = FADE * self._work_ns + load.work_ns
         self._hedges = FADE * self._hedges + load.hedges
         self._unrun_ns = FADE * self._unrun_ns + load.unrun_ns
         self._unrun_hedges_ns = FADE * self._unrun_hedges_ns + load.unrun_hedges_ns
+        whole_ns = self._work_ns + self._unrun_ns + self._unrun_hedges_ns
+        self.root_ns = max(1, round(whole_ns / (self._roots + self._hedges)))
         hedges_ns = max(1.0, self._hedges) * self.root_ns
         self.run.correct(max(0.0, 1 - self._unrun_hedges_ns / hedges_ns), issued)
         self.spared.correct(min(1.0, self._unrun_ns / hedges_ns), issued)
+        return True
 
 
 class _Portions:

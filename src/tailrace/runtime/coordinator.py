@@ -61,6 +61,9 @@ logger = logging.getLogger("tailrace")
 TICK_S = 0.05
 PING_S = 1.0
 
+LOAD_S = 0.25
+"""How often sources hear what their roots and hedges cost, if they hedge: they know nothing of it before."""
+
 LATE_S = 1.0
 """A driver that was itself held up for so long cannot judge who has been silent."""
 
@@ -231,7 +234,7 @@ class CoordinatorServer:
         self._events.put(event)
 
     def _decide(self) -> None:
-        pinged_ns = 0
+        pinged_ns = told_ns = 0
         turned_ns = system_clock()
         try:
             while not self._finished.is_set():
@@ -252,8 +255,9 @@ class CoordinatorServer:
                     self._obey(self._tick())
                     for worker, epoch in tuple(self._lines):
                         self._send(worker, epoch, Ping())
-                    if self._tail.replay is not None:
-                        self._tell_load()
+                if self._tail.replay is not None and now_ns - told_ns > LOAD_S * SECOND_NS:
+                    told_ns = now_ns
+                    self._tell_load()
         except BaseException as error:  # a bug in the coordinator must not leave the run hanging
             self._finish(error if isinstance(error, Exception) else TailraceError(repr(error)))
 
