@@ -406,6 +406,26 @@ def test_hedges_are_charged_the_difference_when_it_is_known_what_they_did() -> N
     assert (work.run.take(20), work.spared.take(20)) == (10, 15)
 
 
+def test_a_root_costs_what_those_of_the_last_second_or_so_did() -> None:
+    work = _WorkPerRoot()
+    work.learn(Load(0.5, roots=100, hedges=0, work_ns=100 * MS, unrun_ns=0, unrun_hedges_ns=0), issued=0)
+    work.learn(Load(0.5, roots=10, hedges=0, work_ns=100 * MS, unrun_ns=0, unrun_hedges_ns=0), issued=0)
+    assert MS < work.root_ns < 3 * MS, "ten slow ones weigh as ten"
+
+
+def test_hedges_are_charged_by_the_next_load_that_tells_something() -> None:
+    kit = Kit()
+    hedging = kit.task.hedging
+    assert hedging is not None
+    kit.task.read(1)
+    kit.pass_ms(20)
+    assert hedging._issued == 1
+    hedging.loaded(Load(0.0, roots=0, hedges=0, work_ns=0, unrun_ns=0, unrun_hedges_ns=0), kit.clock())
+    assert hedging._issued == 1
+    hedging.loaded(Load(0.5, roots=9, hedges=1, work_ns=20 * MS, unrun_ns=0, unrun_hedges_ns=0), kit.clock())
+    assert hedging._issued == 0
+
+
 def test_load_is_measured_between_snapshots() -> None:
     topology = Topology("t")
     topology.source("s", SimSource("s", 5)).map("a", str, tasks=2).sink("out", SimSink())

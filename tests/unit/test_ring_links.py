@@ -144,7 +144,7 @@ def test_what_is_urgent_wakes_a_reader_who_did_not_ask(ends: Ends, size: int) ->
             ends.into.read()
             ends.turn(1)
         assert len(ends.frames[-1][1]) == size
-        if size < 200_000:
+        if size < 400_000:  # more does not fit: the rest follows as it is read
             assert bool(rung) is urgent
 
 

@@ -61,8 +61,8 @@ class NodeQueue:
         self.largest = part.piece
         self.portion = batch or 1  # tuples in a record, as those who draw have it
         self._ring: SharedRing | None = SharedRing(part.segment)
-        self._core: Shared | None = self._ring.core  # for looks without the lock
-        self._lock = threading.Lock()  # an end is for one thread at a time
+        self._core: Shared | None = self._ring.core  # None if the queue has ended
+        self._lock = threading.Lock()  # an end is for one thread at a time, but for a look
         self._looked_ns = 0  # when there was nothing
         self._batch = batch  # tuples that tasks take at once, whatever they say; 0: as they say
         self.decode: Decode | None = None
@@ -72,9 +72,9 @@ class NodeQueue:
     def put(self, payload: bytes) -> bool:
         """False if there is no room. What is put into a queue that has ended is lost, as all that was in it."""
         with self._lock:
-            if self._ring is None:
+            if self._core is None:
                 return True
-            result = self._ring.core.write(0, _CAME.pack(system_clock()) + payload)
+            result = self._core.write(0, _CAME.pack(system_clock()) + payload)
             if result == layout.BELL:
                 self._ring_bell()
             if not self._batch:
@@ -89,8 +89,10 @@ class NodeQueue:
     def __bool__(self) -> bool:
         """Whether it is worth asking: something was put in since there was nothing, or the bell has rung."""
         core = self._core
-        if core is None or core.worth_drawing():
-            return core is not None
+        if core is None:
+            return False
+        if core.worth_drawing():
+            return True
         if system_clock() - self._looked_ns < LOOK_AGAIN_NS:
             return False
         self._looked_ns = system_clock()
@@ -112,10 +114,10 @@ class NodeQueue:
 
     def _draw(self, most: int) -> tuple[bytes | None, int]:
         with self._lock:
-            if self._ring is None:
+            if self._core is None:
                 return None, layout.NONE
             try:
-                record, result = self._ring.core.draw()
+                record, result = self._core.draw()
             except ValueError as error:
                 raise self._broken(str(error)) from None
             if result == layout.BELL:
@@ -134,7 +136,7 @@ class NodeQueue:
     def pass_on(self) -> None:
         """Wake one who sleeps, in the place of one who was woken and does not draw."""
         with self._lock:
-            if self._ring is not None and self._ring.core.resting():
+            if self._core is not None and self._core.resting():
                 self._ring_bell()
 
     def _ring_bell(self) -> None:
@@ -151,8 +153,8 @@ class NodeQueue:
     def heard(self) -> None:
         """The bell has rung, or may have."""
         with self._lock:
-            if self._ring is not None:
-                self._ring.core.heard()
+            if self._core is not None:
+                self._core.heard()
 
     def rest(self) -> bool:
         """A thread is about to sleep until the bell rings. False, and it is not counted: there is something to draw."""
@@ -170,8 +172,8 @@ class NodeQueue:
     def rise(self) -> None:
         """It is awake again."""
         with self._lock:
-            if self._ring is not None:
-                self._ring.core.rise()
+            if self._core is not None:
+                self._core.rise()
 
     # -- looking in, and the end
 
