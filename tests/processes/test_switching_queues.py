@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,19 +88,27 @@ def heavy(number: int) -> bytes:
     return number.to_bytes(4) + b"x" * 30_000
 
 
-def number_of(value: bytes) -> int:
-    time.sleep(0.002)
-    return int.from_bytes(value[:4])
+class Held:
+    """A heavy value's number, so slowly that queues fill until there is a file of this name."""
+
+    def __init__(self, gate: Path) -> None:
+        self._gate = gate
+
+    def __call__(self, value: bytes) -> int:
+        time.sleep(0.002 if self._gate.exists() else 0.1)
+        return int.from_bytes(value[:4])
 
 
-def test_what_a_full_node_s_queue_had_no_room_for_is_not_forgotten_when_it_is_switched_off() -> None:
+def test_what_a_full_node_s_queue_had_no_room_for_is_not_forgotten_when_it_is_switched_off(tmp_path: Path) -> None:
+    gate = tmp_path / "open"
     sink = tr.to_list()
     topology = tr.Topology("heavy")
     heavies = topology.source("numbers", tr.from_iterable(range(700)), tasks=1).map("heavy", heavy, tasks=2)
-    heavies.map("work", number_of, tasks=4, kind="blocking").sink("out", sink, tasks=1)
-    with running(topology, workers=2, tail=tr.Tail(shared_queues="node"), recovery_timeout_s=2) as run:
-        wait_until(lambda: _queued(run, "work") > 20, 20, "a queue that is full")
+    heavies.map("work", Held(gate), tasks=4, kind="blocking").sink("out", sink, tasks=1)
+    with running(topology, workers=2, tail=tr.Tail(shared_queues="node"), recovery_timeout_s=30) as run:
+        wait_until(lambda: _queued(run, "work") > 20, 15, "a queue that is full")
         run.tail(shared_queues=None)
+        gate.touch()
         progress = finish(run)
     assert_same_rows(sink.values, range(700))
     assert progress["reemitted"] == 0
