@@ -312,6 +312,18 @@ def test_a_hedge_is_charged_the_mean_of_an_execution() -> None:
     assert budget.cost_ns() == pytest.approx(before + MS / 21), "one that stalls says nothing of the next"
 
 
+def test_what_was_believed_of_hedges_before_the_first_is_forgotten() -> None:
+    """Of five, four spare an execution."""
+    budget = Budget(Limits(0.05, None))
+    for number in range(2_000):
+        earn(budget, 10)
+        budget.spend()
+        budget.executed(MS, True)
+        if number % 5:
+            budget.discarded(False)
+    assert budget.cost_ns() == pytest.approx(0.2 * MS, rel=0.05) and budget.payable() == pytest.approx(0.25, rel=0.05)
+
+
 def test_hedges_that_lose_close_the_purse_and_those_that_win_open_it() -> None:
     budget = Budget(Limits(0.1, None))
     for _ in range(100):

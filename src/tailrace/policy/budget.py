@@ -38,7 +38,9 @@ SETTLING_NS = 5 * SECOND_NS
 ROOTS_REMEMBERED = 1_000  # over which work is averaged
 HEDGES_REMEMBERED = 200  # over which their cost and their luck are
 DOUBT = 20
-"""Hedges' worth of prior belief: until more is known, a hedge costs a root's work, and just enough of them win."""
+"""Hedges' worth of prior belief: until more is known, a hedge costs a root's work, and just enough of them win. What is
+believed of their cost is forgotten as they are: beside a few hundred it would make each seem a tenth of a root dearer
+than it is, for ever, and have the rule wait for later roots than it need."""
 
 CHEAPEST = 0.05
 """Of a root's work: what a hedge is charged at least, however much hedges have spared."""
@@ -78,6 +80,7 @@ class Budget:
         self._root_so_far_ns = 0
         self._hedges = 0.0  # issued, of which the last few hundred are remembered
         self._extra_ns = 0.0  # what they cost
+        self._doubt = float(DOUBT)  # beside them
         self._settled = 0.0  # those whose root is complete
         self._won = 0.0
 
@@ -131,6 +134,7 @@ class Budget:
         if self._hedges > HEDGES_REMEMBERED:
             self._hedges /= 2
             self._extra_ns /= 2
+            self._doubt /= 2
 
     def left(self) -> float | None:
         """How many hedges can be paid for now. None: as many as there may be."""
@@ -143,7 +147,7 @@ class Budget:
     def cost_ns(self) -> float:
         """What a hedge costs, as far as is known."""
         root_ns = self._root.value
-        return max(CHEAPEST * root_ns, (self._extra_ns + DOUBT * root_ns) / (self._hedges + DOUBT))
+        return max(CHEAPEST * root_ns, (self._extra_ns + self._doubt * root_ns) / (self._hedges + self._doubt))
 
     def worth(self) -> float:
         """0 to 1, by how many hedges are first."""
