@@ -14,12 +14,14 @@ how many hedges are first, at any load, and closes the purse but for a few that 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError
 
-BURST = 32
-"""Mean roots that a full bucket pays for: one stall holds up about ten roots, and there may be several at once."""
+BURST = 64
+"""Mean roots that a full bucket pays for: one stall holds up about ten roots, and there may be several at once. Half as
+much was gone after a second with many, and the timeout long in the next."""
 
 WORTHLESS, WORTHWHILE = 0.25, 0.35
 """Shares of hedges that are first: below the one the bucket fills at ``LEAST``, above the other at its full rate.
@@ -38,12 +40,17 @@ SETTLING_NS = 5 * SECOND_NS
 ROOTS_REMEMBERED = 1_000  # over which work is averaged
 HEDGES_REMEMBERED = 200  # over which their cost and their luck are
 DOUBT = 20
-"""Hedges' worth of prior belief: until more is known, a hedge costs a root's work, and just enough of them win. What is
-believed of their cost is forgotten as they are: beside a few hundred it would make each seem a tenth of a root dearer
-than it is, for ever, and have the rule wait for later roots than it need."""
+"""Hedges' worth of prior belief: until more is known, just enough of them win."""
+
+DOUBT_OF_COST = 5
+"""And one costs a root's work. That is forgotten as hedges are: beside the one or two hundred that are remembered it
+would make each seem dearer than it is, for ever."""
 
 CHEAPEST = 0.05
 """Of a root's work: what a hedge is charged at least, however much hedges have spared."""
+
+UNTOUCHED = 0.5
+"""Of a full bucket: if it never held less, the budget pays for more than it seems to."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +82,13 @@ class Budget:
         self._since_ns = 0  # when it was first observed
         self._observed_ns: int | None = None
         self._level_ns = 0.0
+        self._least_ns = inf  # level since somebody asked
         self._root = _Mean(ROOTS_REMEMBERED)  # work of a root, hedges aside
         self._call = _Mean(ROOTS_REMEMBERED)  # work of one execution
         self._root_so_far_ns = 0
         self._hedges = 0.0  # issued, of which the last few hundred are remembered
         self._extra_ns = 0.0  # what they cost
-        self._doubt = float(DOUBT)  # beside them
+        self._doubt = float(DOUBT_OF_COST)  # beside them
         self._settled = 0.0  # those whose root is complete
         self._won = 0.0
 
@@ -130,6 +138,7 @@ class Budget:
     def spend(self) -> None:
         """One hedge."""
         self._level_ns -= self.cost_ns()
+        self._least_ns = min(self._least_ns, self._level_ns)
         self._hedges += 1
         if self._hedges > HEDGES_REMEMBERED:
             self._hedges /= 2
@@ -153,6 +162,11 @@ class Budget:
         """0 to 1, by how many hedges are first."""
         won = (self._won + WORTHWHILE * DOUBT) / (self._settled + DOUBT)
         return min(1.0, max(LEAST, (won - WORTHLESS) / (WORTHWHILE - WORTHLESS)))
+
+    def untouched(self) -> bool:
+        """Whether most of the bucket was there at any time since this was last asked."""
+        least_ns, self._least_ns = min(self._least_ns, self._level_ns), inf
+        return least_ns > UNTOUCHED * BURST * self._root.value > 0
 
     def payable(self) -> float:
         """The share of roots that can be hedged, in the long run."""
