@@ -19,9 +19,17 @@ from math import inf
 from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError
 
-BURST = 64
-"""Mean roots that a full bucket pays for: one stall holds up about ten roots, and there may be several at once. Half as
-much was gone after a second with many, and the timeout long in the next."""
+BURST = 32
+"""Mean roots that a full bucket pays for: one stall holds up about ten roots, and there may be several at once."""
+
+LUCKY = 0.6
+"""Share of hedges that are first above which it is surely luck that makes roots slow, and more is risked."""
+
+LUCKY_BURSTS = 2
+"""A full bucket then: a second with many stalls empties one, and the timeout is long in the next."""
+
+UNTOUCHED = 0.75
+"""Of a burst: if there was never less in the bucket, much of the budget is left over."""
 
 WORTHLESS, WORTHWHILE = 0.25, 0.35
 """Shares of hedges that are first: below the one the bucket fills at ``LEAST``, above the other at its full rate.
@@ -40,17 +48,12 @@ SETTLING_NS = 5 * SECOND_NS
 ROOTS_REMEMBERED = 1_000  # over which work is averaged
 HEDGES_REMEMBERED = 200  # over which their cost and their luck are
 DOUBT = 20
-"""Hedges' worth of prior belief: until more is known, just enough of them win."""
-
-DOUBT_OF_COST = 5
-"""And one costs a root's work. That is forgotten as hedges are: beside the one or two hundred that are remembered it
-would make each seem dearer than it is, for ever."""
+"""Hedges' worth of prior belief: until more is known, a hedge costs a root's work, and just enough of them win. What is
+believed of their cost is forgotten as they are: beside the one or two hundred that are remembered it would make each
+seem a tenth of a root dearer than it is, for ever."""
 
 CHEAPEST = 0.05
 """Of a root's work: what a hedge is charged at least, however much hedges have spared."""
-
-UNTOUCHED = 0.5
-"""Of a full bucket: if it never held less, the budget pays for more than it seems to."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class Budget:
         self._root_so_far_ns = 0
         self._hedges = 0.0  # issued, of which the last few hundred are remembered
         self._extra_ns = 0.0  # what they cost
-        self._doubt = float(DOUBT_OF_COST)  # beside them
+        self._doubt = float(DOUBT)  # beside them
         self._settled = 0.0  # those whose root is complete
         self._won = 0.0
 
@@ -99,7 +102,7 @@ class Budget:
         self._root_so_far_ns += work_ns
         self._call.add(work_ns)
         if self._share is not None:
-            full_ns = BURST * self._root.value
+            full_ns = (LUCKY_BURSTS if self.lucky() else 1) * BURST * self._root.value
             earned_ns = self._share * self.worth() * work_ns
             self._level_ns = min(self._level_ns + earned_ns, max(self._level_ns, full_ns))
 
@@ -158,15 +161,21 @@ class Budget:
         root_ns = self._root.value
         return max(CHEAPEST * root_ns, (self._extra_ns + self._doubt * root_ns) / (self._hedges + self._doubt))
 
+    def luck(self) -> float:
+        """The share of hedges that are first."""
+        return (self._won + WORTHWHILE * DOUBT) / (self._settled + DOUBT)
+
+    def lucky(self) -> bool:
+        return self.luck() > LUCKY
+
     def worth(self) -> float:
         """0 to 1, by how many hedges are first."""
-        won = (self._won + WORTHWHILE * DOUBT) / (self._settled + DOUBT)
-        return min(1.0, max(LEAST, (won - WORTHLESS) / (WORTHWHILE - WORTHLESS)))
+        return min(1.0, max(LEAST, (self.luck() - WORTHLESS) / (WORTHWHILE - WORTHLESS)))
 
-    def untouched(self) -> bool:
-        """Whether most of the bucket was there at any time since this was last asked."""
+    def left_over(self) -> bool:
+        """Whether hedges are lucky, and most of a burst was there at any time since this was last asked."""
         least_ns, self._least_ns = min(self._least_ns, self._level_ns), inf
-        return least_ns > UNTOUCHED * BURST * self._root.value > 0
+        return self.lucky() and least_ns > UNTOUCHED * BURST * self._root.value
 
     def payable(self) -> float:
         """The share of roots that can be hedged, in the long run."""

@@ -5,8 +5,8 @@ Du and Gupta (2016) take p90, p95 or p99.9 of the last second for a timeout, by 
 really cost. So with a budget a root is late when it is slower than nine in ten would be without hedges, or takes twice
 the median, whichever is sooner; or slower than the quantile that the budget can pay for, if that is later. What it can
 pay for is known for the timeout there was. At a shorter one hedges cost less: more of what they race still waits in
-queues, and is spared. So as long as much of the budget is left, twice as many are tried. Without a budget, the timeout
-is what Algorithm 1 says.
+queues, and is spared. So as long as much of the budget is left and most hedges are first, twice as many are tried.
+Without a budget, the timeout is what Algorithm 1 says.
 
 Twice the median, because one stall holds up whatever queues behind it. Where more than a tenth is held up, p90 is how
 long that waits, not how long roots take; where it is about a tenth, p90 is now the one, now the other.
@@ -29,7 +29,7 @@ LATE = 2
 """Times the median: the paper's own measure of a tail that is long beside the body."""
 
 LEFT_OVER = 2
-"""Times what the budget is known to pay for, while much of it is left."""
+"""Times what the budget is known to pay for, while much of it is left and hedges are lucky."""
 
 SHARES = (0.9, 0.95, 0.99, 0.999)
 
@@ -67,7 +67,7 @@ class _AdaptiveReplayer(TimedReplayer):
             self.timeout_ns = timeout_ns
 
     def _payable(self) -> float:
-        times = LEFT_OVER if self.budget.untouched() else 1
+        times = LEFT_OVER if self.budget.left_over() else 1
         payable = max(MEDIAN, 1 - times * self.budget.payable())
         shares = sorted({MEDIAN, MOST, payable})
         found = dict(zip(shares, self._latencies.end_period(shares), strict=True))

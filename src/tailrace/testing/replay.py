@@ -17,7 +17,7 @@ from random import Random
 import cloudpickle
 
 from tailrace.errors import shorten
-from tailrace.policy.budget import BURST
+from tailrace.policy.budget import BURST, LUCKY_BURSTS
 from tailrace.policy.replay import Replayer, ReplayRule
 
 MS = 1_000_000
@@ -145,7 +145,7 @@ class _Source:
         budget, issued_ns = self.rule.budget, len(self.hedges) * WORK_NS
         if budget is None or self.discards:
             return
-        allowed_ns = budget * self.works_ns[0] + BURST * WORK_NS
+        allowed_ns = budget * self.works_ns[0] + LUCKY_BURSTS * BURST * WORK_NS
         if issued_ns > allowed_ns:
             raise self.broken("hedges cost no more than the budget", issued_ns=issued_ns, allowed_ns=allowed_ns)
 
