@@ -221,6 +221,37 @@ def test_what_the_dead_have_left_is_swept(maker: subprocess.Popen[str], made: Se
     assert made.path.exists()
 
 
+ENDING = """
+import os, threading, time
+from tailrace.ring.segment import sweep_own
+from tailrace.runtime.channels import offer_ring
+
+offered = []
+
+def offer():
+    while True:
+        part = offer_ring("sweep-test.2", "bundles")
+        offered.append(part.segment.path)
+        part.withdraw()
+        part.close()
+
+for _ in range(3):
+    threading.Thread(target=offer, daemon=True).start()
+while len(offered) < 9:
+    time.sleep(0.001)
+sweep_own()
+time.sleep(0.05)  # for those under way
+before = len(offered)
+time.sleep(0.05)
+os._exit(len(offered) - before)
+"""
+
+
+def test_a_process_that_is_about_to_end_makes_no_more() -> None:
+    assert subprocess.run([sys.executable, "-c", ENDING], timeout=60).returncode == 0
+    assert not list(segment.FOLDER.glob(f"{segment.PREFIX}-sweep-test.2-*"))
+
+
 def test_names_that_are_not_ours_are_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(segment, "FOLDER", tmp_path)
     here = owner.process_namespace()

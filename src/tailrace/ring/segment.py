@@ -12,6 +12,7 @@ import mmap
 import os
 import re
 import secrets
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from tailrace.ring.owner import is_alive, own_id, process_namespace
 
 FOLDER = Path("/dev/shm")
 PREFIX = "tailrace"
+
+naming = threading.RLock()
+"""Held by who gives a file in there a name of this process, until it can be unlinked by who has it."""
 
 _serial = itertools.count()
 _NAME = re.compile(rf"{PREFIX}-.+-(\d+)-(\d+)-\d+(\.bell)?")
@@ -50,21 +54,26 @@ class Segment:
         size = DATA[kind] + capacity
         owner, nonce = own_id(), secrets.token_bytes(16)
         path = FOLDER / f"{PREFIX}-{run}-{process_namespace()}-{owner}-{next(_serial)}"
+        with naming:
+            memory = cls._allocate(path, size)
+        SEGMENT.pack_into(memory, 0, MAGIC, VERSION, kind, capacity, owner, process_namespace(), nonce)
+        return cls(path, memory, kind, capacity, nonce)
+
+    @staticmethod
+    def _allocate(path: Path, size: int) -> mmap.mmap:
         try:
             number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise SegmentError(f"cannot create a segment: {error}; is {FOLDER} there and writable?") from error
         try:
             os.posix_fallocate(number, 0, size)  # now or never: a full file system would otherwise kill us later
-            memory = mmap.mmap(number, size)
+            return mmap.mmap(number, size)
         except OSError as error:
             path.unlink()
             full = "; is it full?" if error.errno == errno.ENOSPC else ""
             raise SegmentError(f"no shared memory: bytes={size} folder={FOLDER}: {error.strerror}{full}") from error
         finally:
             os.close(number)
-        SEGMENT.pack_into(memory, 0, MAGIC, VERSION, kind, capacity, owner, process_namespace(), nonce)
-        return cls(path, memory, kind, capacity, nonce)
 
     @classmethod
     def attach(cls, path: Path, kind: int, nonce: bytes | None = None) -> Segment:
@@ -124,7 +133,8 @@ def sweep() -> list[Path]:
 
 
 def sweep_own() -> list[Path]:
-    """Remove what still has a name of this process, which is about to end."""
+    """Remove what still has a name of this process, which is about to end: no thread of it can make more."""
+    naming.acquire()  # for ever
     own = own_id()
     return _remove(lambda owner: owner == own)
 

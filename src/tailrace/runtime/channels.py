@@ -18,7 +18,7 @@ from typing import Protocol
 
 from tailrace.errors import SegmentError
 from tailrace.ring import layout, why_unavailable
-from tailrace.ring.segment import FOLDER, Segment
+from tailrace.ring.segment import FOLDER, Segment, naming
 from tailrace.runtime.wire import check_size, frame
 
 RING_BYTES = {"bundles": 256 << 10, "acks": 64 << 10, "feedback": 64 << 10, "queue": 1 << 20}
@@ -61,15 +61,16 @@ def offer_ring(run: str, kind: str) -> RingPart:
     why_not = why_unavailable()
     if why_not is not None:
         raise SegmentError(why_not)
-    segment = Segment.create(run, SHAPES.get(kind, layout.PAIR), RING_BYTES[kind])
-    path = f"{segment.path}{BELL}"
-    try:
-        os.mkfifo(path, 0o600)
-        return RingPart(segment, os.open(path, os.O_RDWR | os.O_NONBLOCK))
-    except OSError as error:
-        segment.unlink()
-        segment.close()
-        raise SegmentError(f"cannot make a pipe beside a segment: {error}") from error
+    with naming:
+        segment = Segment.create(run, SHAPES.get(kind, layout.PAIR), RING_BYTES[kind])
+        path = f"{segment.path}{BELL}"
+        try:
+            os.mkfifo(path, 0o600)
+            return RingPart(segment, os.open(path, os.O_RDWR | os.O_NONBLOCK))
+        except OSError as error:
+            segment.unlink()
+            segment.close()
+            raise SegmentError(f"cannot make a pipe beside a segment: {error}") from error
 
 
 def take_ring(name: object, nonce: object, kind: str = "bundles") -> RingPart:
