@@ -17,8 +17,8 @@ from tailrace.core.lineage import broadcast_lineages, child_lineages
 from tailrace.core.messages import Members, Position
 from tailrace.core.opentask import AsyncTask, BatchTask
 from tailrace.core.plan import Plan, make_plan
-from tailrace.core.receivinghalf import Run, joined
 from tailrace.core.router import MAX_BUNDLE
+from tailrace.core.runs import Run, came, joined
 from tailrace.core.task import ObservedTask, PlainTask, Task
 from tailrace.errors import TailraceError
 from tailrace.policy import least_work
@@ -271,27 +271,28 @@ def test_time_beside_the_calls_is_shared_out(kit: Kit) -> None:
     assert [event[4] for event in kit.before.story] == [40, 20]
 
 
-def test_what_was_run_without_a_break_for_one_sender_is_told_at_once() -> None:
+def test_what_was_run_for_one_sender_is_told_at_once() -> None:
     one, other = (0, 0, 1), (0, 1, 1)
     runs: list[Run] = [
         (one, ["a"], None, (1,)),
-        ((0, 0, 1), ("b", "c"), None, [2, 3]),
-        (other, ["d"], None, (4,)),
+        (other, ["b"], None, (2,)),
+        ((0, 0, 1), ("c", "d"), None, [3, 4]),
         (one, ["e"], ["sync"], (5,)),
         (one, ["f"], None, (6,)),
         (one, ["g"], None, None),
         (one, ["h"], None, (8,)),
         (None, ["i"], None, (9,)),
-        (None, ["j"], None, (10,)),
+        (one, ["j"], None, (10,)),
     ]
     assert joined(runs) == [
-        (one, ["a", "b", "c"], None, [1, 2, 3]),
-        (other, ["d"], None, [4]),
+        (one, ["a", "c", "d"], None, [1, 3, 4]),
+        (other, ["b"], None, [2]),
         runs[3],
         (one, ["f"], None, [6]),
         runs[5],
         (one, ["h"], None, [8]),
-        *runs[7:],
+        runs[7],
+        (one, ["j"], None, [10]),
     ]
     assert runs[0][1] == ["a"], "what was sent stays as it is"
 
@@ -419,3 +420,22 @@ def test_one_task_needs_no_reports() -> None:
 
 def test_a_task_that_is_told_of_is_of_its_own_kind(kit: Kit) -> None:
     assert type(kit.task) is ObservedTask
+
+
+def test_what_came_without_a_break_from_one_sender_is_told_at_once() -> None:
+    one, other, note = (0, 0, 1), (0, 1, 1), (0, 1, 1, ("news",))
+
+    def tracked(origin: Any, *values: Any, said: Any = None) -> Any:
+        return (1, 0, 1, 1, None, list(values), origin, said)
+
+    items = [tracked(one, "a"), tracked(one, "b", "c"), tracked(other, "d"), note, tracked(other, "e")]
+    items += [tracked(other, "f", said=[("sync",)]), (1, 0, 1, 1, None, ["g", "h"]), tracked(one, "i")]
+    assert came(items) == [
+        (one, 3, None),
+        (other, 1, None),
+        note,
+        (other, 1, None),
+        (other, 1, [("sync",)]),
+        (None, 2, None),
+        (one, 1, None),
+    ]

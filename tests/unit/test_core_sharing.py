@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tailrace.core.allowance import Allowance
 from tailrace.core.plan import make_plan
 from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.sharing import check_sharing
@@ -154,11 +155,13 @@ def test_a_half_hears_of_an_arrival_first_though_another_thread_runs_it_meanwhil
     source = topology.source("s", SimSource("s", 5), tasks=1)
     source.map("work", nothing, tasks=2, grouping=half).sink("out", SimSink(), tasks=1)  # type: ignore[arg-type]
     plan = make_plan(topology, 1)
-    halves = ReceivingHalves(plan, 1, plan.edges[:1], TaskCounters("work", 0, 0), ManualClock(1), Random(1))
+    halves = ReceivingHalves(
+        plan, 1, plan.edges[:1], TaskCounters("work", 0, 0), Allowance(), ManualClock(1), Random(1)
+    )
     bundles = [(n, 0, n, 5, None, [n], (0, 0, 0), [(n,)]) for n in range(2)]
 
     def come_and_go(number: int) -> None:
-        halves.arrivals.append(bundles[number])
+        halves.arrived([bundles[number]], mixed=False)
         halves.executed_all(bundles[number], [7], 7)
 
     half.meanwhile = lambda: come_and_go(1)

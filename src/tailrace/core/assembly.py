@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from tailrace.clock import MILLISECOND_NS, Clock
 from tailrace.connector import CommittingWriter, Reader, Writer
+from tailrace.core.allowance import Allowance
 from tailrace.core.cancelled import Cancelled
 from tailrace.core.ledger import Ledger, LedgerLimits
 from tailrace.core.messages import Position
@@ -65,11 +66,13 @@ class Surroundings:
     queues: dict[int, SharedQueue] = field(default_factory=dict)  # by operator; those that several tasks may draw from
     tail: Tail = PLAIN
     cancelled: Cancelled = field(default_factory=Cancelled)
+    allowance: Allowance = field(default_factory=Allowance)
 
 
 def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
     """The task object for the unit that this task leads."""
     task = _assemble(leader, bodies, around)
+    task.allowance = around.allowance
     task.take_sides(around.tail)
     return task
 
@@ -146,7 +149,9 @@ class _Builder:
         edges = self.feedback_into(operator)
         if edges:
             counters, around = task.counters[0], self._around
-            task.receiving = ReceivingHalves(self._plan, task.number, edges, counters, around.clock, around.rng)
+            task.receiving = ReceivingHalves(
+                self._plan, task.number, edges, counters, around.allowance, around.clock, around.rng
+            )
 
     def add_tap(self, task: Task, operator: OperatorPlan) -> None:
         """Have the task draw from the queue that it may share, if it shall now. Before anybody looks at its queue."""
@@ -191,7 +196,7 @@ class _Builder:
         around = self._around
         lanes = [FeedbackLane(edge.index, target) for target in targets]
         task.lanes.extend(lanes)
-        out = FeedbackOut(edge, lanes, index, counters, around.clock, around.rng, around.line_limit)
+        out = FeedbackOut(edge, lanes, index, counters, around.allowance, around.clock, around.rng, around.line_limit)
         task.lines[edge.index] = out
         return out
 

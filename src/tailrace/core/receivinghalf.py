@@ -3,26 +3,33 @@
 Whoever brings bundles and notes, from whatever thread, only appends them, and so does whoever has run a tuple, which
 is another task's thread where several draw from one queue. The thread that runs the task tells the halves about them
 between calls, and of calls that have ended only after that: a half that gives out credits when a tuple is done should
-know by then who waits.
+know by then who waits. How soon it does that depends on what it has cost of late (``allowance``).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from tailrace.clock import Clock
+from tailrace.clock import MILLISECOND_NS, Clock
+from tailrace.core.allowance import Allowance
 from tailrace.core.plan import EdgePlan, Plan
-from tailrace.core.router import NOTE, Note, Origin, TrackedBundle
+from tailrace.core.router import NOTE, UNTRACKED, Note, Origin
+from tailrace.core.runs import Arrival, Run, came, joined
 from tailrace.errors import TailraceError, shorten
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.feedback import BulkReceiver, Message, Receiver, Silent, has_feedback, hears_many
 
-Run = tuple[Origin | None, Sequence[Any], Sequence[Message | None] | None, Sequence[int] | None]
-"""Tuples that were run one after the other: whose, which, what is attached to them, and how long each took.
-No durations: they were thrown away."""
+LATEST_NS = 20 * MILLISECOND_NS
+"""A task that has something to tell waits no longer, whatever it costs."""
+
+TOGETHER = 32
+"""Where senders wait for it, so many tuples that have been run are told of at once: together they cost little each."""
+
+PAYING_NS = 2 * MILLISECOND_NS
+"""Calls that took so long in all pay for being told of: it takes less than a hundredth of that."""
 
 
 class ReceivingHalves:
@@ -33,9 +40,17 @@ class ReceivingHalves:
     """
 
     def __init__(
-        self, plan: Plan, number: int, edges: Sequence[EdgePlan], counters: TaskCounters, clock: Clock, rng: Random
+        self,
+        plan: Plan,
+        number: int,
+        edges: Sequence[EdgePlan],
+        counters: TaskCounters,
+        allowance: Allowance,
+        clock: Clock,
+        rng: Random,
     ) -> None:
-        self.arrivals: deque[Any] = deque()  # bundles and notes nobody was told of
+        self._arrivals: deque[Arrival] = deque()  # of which nobody was told
+        self._unheard: deque[int] = deque()  # tuples that came, and of whose coming no half wants to hear
         self.notes: dict[int, list[Note]] = {}  # to senders, by task number; whoever sends them empties it
         self.senders = [
             plan.operators[edge.upstream].first_task + index
@@ -47,14 +62,19 @@ class ReceivingHalves:
         self._task = plan.task_index(number)
         self._edges = edges
         self._counters = counters
+        self._allowance = allowance
+        self._looked_ns = 0
         self._clock = clock
         self._rng = rng
         self._halves: dict[int, Receiver] = {}  # by edge index
         self._first = {edge.index: plan.operators[edge.upstream].first_task for edge in edges}  # sender of each
         self.patient = False  # whether what arrives may be told after the next call
         self._deaf = False  # whether nobody wants to hear what arrives
+        self._awaited = False  # whether senders wait to hear of what has been run
         self._many: dict[int, BulkReceiver] = {}  # those of them that hear of many at once
         self._done: deque[Run] = deque()
+        self._untold = 0  # tuples in there; this and the next are about right where several threads add to them
+        self._untold_ns = 0  # for which tasks were busy
         self._queued = 0  # tuples that came and have not been run
         self._early: list[tuple[int, Callable[[Any, int], None], Any]] = []  # under memberships yet to come
         self._bind_halves()
@@ -79,29 +99,52 @@ class ReceivingHalves:
                 self._many[edge.index] = half
         patient = all(getattr(half, "patient", False) for half in self._halves.values())
         self.patient = patient and self.hears_one
+        self._awaited = any(getattr(half, "awaited", False) for half in self._halves.values())
         self._deaf = all(isinstance(half, Silent) and not half.hears_arrivals for half in self._halves.values())
         self._post()
 
     # -- what happens
 
+    def arrived(self, items: Sequence[Any], mixed: bool) -> None:
+        """Bundles have come, and notes in between. From any thread; the halves hear of it when the task looks up.
+
+        Not the bundles themselves are kept until then: they are gone from the cache when they have been run.
+        """
+        if self._deaf and not mixed:
+            self._unheard.append(sum([len(item[5]) for item in items]))
+            return
+        at_ns = self._clock()
+        parts = came(items)
+        self._arrivals.append((at_ns, parts, self._clock() - at_ns))
+
+    def executed_run(self, origin: Origin | None, values: list[Any], durations_ns: list[int]) -> None:
+        """Tuples of one sender, with nothing attached, have been run. Nobody's: there are none."""
+        if origin is not None:
+            self._ran((origin, values, None, durations_ns), sum(durations_ns))
+
     def executed(self, origin: Origin | None, value: Any, message: Message | None, duration_ns: int) -> None:
         """A tuple has been run. The halves hear of it when the task looks up."""
-        self._done.append((origin, (value,), None if message is None else (message,), (duration_ns,)))
+        self._ran((origin, (value,), None if message is None else (message,), (duration_ns,)), duration_ns)
 
     def executed_all(self, bundle: Sequence[Any], durations: Sequence[int], whole_ns: int) -> None:
         """A bundle has been run; what took longer than the calls themselves is shared out evenly."""
         values = bundle[5]
-        origin, said = (bundle[6], bundle[7]) if len(bundle) > 6 else (None, None)
+        origin, said = (None, None) if len(bundle) == UNTRACKED else (bundle[6], bundle[7])
         if len(values) == 1:
-            self._done.append((origin, values, said, (whole_ns,)))
+            self._ran((origin, values, said, (whole_ns,)), whole_ns)
             return
         rest_ns = max(0, whole_ns - sum(durations)) // len(values)
-        self._done.append((origin, values, said, [duration_ns + rest_ns for duration_ns in durations]))
+        self._ran((origin, values, said, [duration_ns + rest_ns for duration_ns in durations]), whole_ns)
 
     def dropped_all(self, bundle: Sequence[Any]) -> None:
         """A bundle has been thrown away."""
-        origin, said = (bundle[6], bundle[7]) if len(bundle) > 6 else (None, None)
-        self._done.append((origin, bundle[5], said, None))
+        origin, said = (None, None) if len(bundle) == UNTRACKED else (bundle[6], bundle[7])
+        self._ran((origin, bundle[5], said, None), 0)
+
+    def _ran(self, run: Run, busy_ns: int) -> None:
+        self._done.append(run)
+        self._untold += len(run[1])
+        self._untold_ns += busy_ns
 
     @property
     def hears_one(self) -> bool:
@@ -111,39 +154,63 @@ class ReceivingHalves:
     @property
     def pending(self) -> bool:
         """Whether there is something to tell."""
-        return bool(self.arrivals or self._done)
+        return bool(self._done or self._arrivals or self._unheard)
+
+    @property
+    def due_ns(self) -> int:
+        """From when on the task may look up: at once where it is worth it, else when it is earned, and soon anyway."""
+        if self._untold_ns >= PAYING_NS or (self._awaited and self._untold >= TOGETHER):
+            return 0
+        return min(self._allowance.earned_ns, self._looked_ns + LATEST_NS)
+
+    @property
+    def due(self) -> bool:
+        """Whether there is something to tell, and it may be told."""
+        return self.pending and self.due_ns <= self._clock()
 
     def look_up(self) -> None:
         """Tell the halves what has arrived, then what has been run."""
         now_ns = self._clock()
-        arrivals, ended = self.arrivals, self._done
+        ended, arrivals, spent_ns = self._done, self._arrivals, 0
+        paid = self._untold_ns >= PAYING_NS
+        self._untold = self._untold_ns = 0
         known = len(ended)  # what ends from here on, in another thread, may not be among the arrivals below
+        while self._unheard:
+            self._queued += self._unheard.popleft()
         while arrivals:
-            item = arrivals.popleft()
-            if len(item) == NOTE or not self._deaf:
-                self._arrived(item, now_ns)
-            else:
-                self._queued += len(item[5])
+            at_ns, parts, took_ns = arrivals.popleft()
+            spent_ns += took_ns
+            for part in parts:
+                self._came(part, at_ns)
         if known == 1:
             self._ended(ended.popleft(), now_ns)
         elif known:
             for run in joined([ended.popleft() for _ in range(known)]):
                 self._ended(run, now_ns)
         self._post()
-        self._counters.feedback_ns += self._clock() - now_ns
+        self._looked_ns = self._clock()
+        spent_ns += self._looked_ns - now_ns
+        self._counters.feedback_ns += spent_ns
+        if not paid:
+            self._allowance.spend(spent_ns, now_ns)
+
+    def _came(self, part: Any, at_ns: int) -> None:
+        if len(part) == NOTE:
+            self._tell(part[2], self._heard, part, at_ns)
+            return
+        self._queued += part[1]
+        if part[0] is not None:
+            self._tell(part[0][2], self._received, part, at_ns)
 
     def _ended(self, run: Run, now_ns: int) -> None:
+        origin = run[0]
         self._queued -= len(run[1])
-        if run[0] is not None:
-            self._tell(run[0][2], self._executed, (*run, self._queued), now_ns)
-
-    def _arrived(self, item: Any, now_ns: int) -> None:
-        if len(item) == NOTE:
-            self._tell(item[2], self._heard, item, now_ns)
+        if origin is None:
             return
-        self._queued += len(item[5])
-        if len(item) > 6:
-            self._tell(item[6][2], self._received, item, now_ns)
+        if origin[2] == self.version:
+            self._executed(run, now_ns)
+        else:
+            self._tell(origin[2], self._executed, run, now_ns)
 
     def _tell(self, version: int, tell: Callable[[Any, int], None], what: Any, now_ns: int) -> None:
         if version == self.version:
@@ -153,31 +220,40 @@ class ReceivingHalves:
 
     # -- telling a half
 
-    def _received(self, bundle: TrackedBundle, now_ns: int) -> None:
-        edge, sender, _ = bundle[6]
-        half, said = self._halves[edge], bundle[7]
-        for position in range(len(bundle[5])):
-            half.received(sender, None if said is None else said[position], now_ns)
-
-    def _executed(self, run: tuple[Origin, Any, Any, Sequence[int] | None, int], now_ns: int) -> None:
-        (edge, sender, _), values, said, durations_ns, queued = run
-        if durations_ns is not None and len(values) > 1 and said is None and edge in self._many:
-            try:
-                self._many[edge].executed_many(sender, values, durations_ns, queued, now_ns)
-            except Exception as error:
-                raise self._unreadable(edge, values, error) from error
+    def _received(self, part: tuple[Origin, int, Sequence[Message | None] | None], now_ns: int) -> None:
+        (edge, sender, _), tuples, said = part
+        if said is None and edge in self._many:
+            self._many[edge].received_many(sender, tuples, now_ns)
             return
         half = self._halves[edge]
-        for position, value in enumerate(values, 1):
-            message = None if said is None else said[position - 1]
-            left = queued + len(values) - position
+        for message in said or [None] * tuples:
+            half.received(sender, message, now_ns)
+
+    def _executed(self, run: Run, now_ns: int) -> None:
+        origin, values, said, durations_ns = run
+        assert origin is not None
+        edge, sender, _ = origin
+        try:
+            if len(values) == 1 and durations_ns is not None:
+                message = None if said is None else said[0]
+                self._halves[edge].executed(sender, values[0], message, durations_ns[0], self._queued, now_ns)
+            elif durations_ns is not None and said is None and edge in self._many:
+                self._many[edge].executed_many(sender, values, durations_ns, self._queued, now_ns)
+            else:
+                self._ended_one_by_one(self._halves[edge], sender, run, now_ns)
+        except Exception as error:
+            raise self._unreadable(edge, values[0] if len(values) == 1 else values, error) from error
+
+    def _ended_one_by_one(self, half: Receiver, sender: int, run: Run, now_ns: int) -> None:
+        _, values, said, durations_ns = run
+        left = self._queued + len(values)
+        for position, value in enumerate(values):
+            left -= 1
+            message = None if said is None else said[position]
             if durations_ns is None:
                 half.dropped(sender, message, left, now_ns)
-                continue
-            try:
-                half.executed(sender, value, message, durations_ns[position - 1], left, now_ns)
-            except Exception as error:
-                raise self._unreadable(edge, value, error) from error
+            else:
+                half.executed(sender, value, message, durations_ns[position], left, now_ns)
 
     def _unreadable(self, edge: int, value: Any, error: Exception) -> TailraceError:
         upstream, downstream = (self._plan.operators[end].name for end in self._plan.edges[edge].ends)
@@ -200,23 +276,3 @@ class ReceivingHalves:
                     self.notes.setdefault(first + sender, []).append((edge, self._task, self.version, message))
                 self._counters.feedback_messages += len(outbox)
                 outbox.clear()
-
-
-def joined(runs: Iterable[Run]) -> list[Run]:
-    """The same in fewer: what was run for one sender without a break is one, where nothing is attached."""
-    found: list[Run] = []
-    last: Origin | None = None  # of the last one, if it may go on
-    values: list[Any] = []
-    durations_ns: list[int] = []
-    for run in runs:
-        origin, some, said, took_ns = run
-        if origin is None or said is not None or took_ns is None:
-            last = None
-            found.append(run)
-        elif origin is last or origin == last:
-            values += some
-            durations_ns += took_ns
-        else:
-            last, values, durations_ns = origin, [*some], [*took_ns]
-            found.append((origin, values, None, durations_ns))
-    return found

@@ -33,6 +33,9 @@ Note = tuple[int, int, int, Message]
 NOTE = 4
 """The length of a note, by which it is told from a bundle."""
 
+UNTRACKED = 6
+"""The length of a bundle that is not tracked."""
+
 MAX_BUNDLE = 64
 """Tuples in one bundle. A call that emits more makes several: a receiver's queue is bounded in bundles, and what comes
 of a bundle leaves when all of it has been run."""

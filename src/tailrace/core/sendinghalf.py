@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from tailrace.clock import Clock
+from tailrace.core.allowance import Allowance
 from tailrace.core.lineage import broadcast_lineages, child_lineages
 from tailrace.core.plan import EdgePlan
 from tailrace.core.router import MAX_BUNDLE, Bundle, FeedbackLane, LaneOut, Origin
@@ -39,6 +40,7 @@ class FeedbackOut(LaneOut):
         lanes: Sequence[FeedbackLane],
         sender: int,
         counters: TaskCounters,
+        allowance: Allowance,
         clock: Clock,
         rng: Random,
         limit: int,
@@ -48,6 +50,7 @@ class FeedbackOut(LaneOut):
         self.line: deque[Bundle] = deque()
         self._sender = sender  # the sending task's place among the tasks of its operator
         self._counters = counters
+        self._allowance = allowance
         self._clock = clock
         self._rng = rng
         self._limit = limit
@@ -199,9 +202,12 @@ class FeedbackOut(LaneOut):
                 self._early.append((version, task, message, said_ns))
             return
         now_ns = self._clock()
-        released = self._half.hear(task, message, now_ns if said_ns is None else said_ns)
-        self._counters.feedback_ns += self._clock() - now_ns
-        if released:
+        chosen = self._half.hear(task, message, now_ns if said_ns is None else said_ns)
+        heard_ns = self._clock()
+        self._counters.feedback_ns += heard_ns - now_ns
+        self._allowance.spend(heard_ns - now_ns, now_ns)
+        if released := list(chosen):
+            self._counters.choosing_ns += self._clock() - heard_ns
             assert len(released) <= len(self.line), f"more released than held: {len(released)} of {len(self.line)}"
             attached = self._take_attached()
             for position, choice in enumerate(released):

@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 from tailrace.clock import Clock
 from tailrace.core.acks import HEDGE, AckFold
+from tailrace.core.allowance import Allowance
 from tailrace.core.cancelled import Cancelled
 from tailrace.core.messages import Committed, Flush, Members, Techniques, ToWorker
 from tailrace.core.plan import Plan
 from tailrace.core.receivinghalf import ReceivingHalves
-from tailrace.core.router import NOTE, Bundle, Lane, Note, SidesOut
+from tailrace.core.router import NOTE, UNTRACKED, Bundle, Lane, Note, Origin, SidesOut
 from tailrace.core.sendinghalf import FeedbackOut
 from tailrace.core.sharedqueue import SharedQueue, Tap
 from tailrace.core.stage import CommitSinkStage, Stage, Wiring
@@ -53,7 +54,8 @@ class Task:
         self.sinks: list[CommitSinkStage] = []
         self.lines: dict[int, FeedbackOut] = {}  # by edge index: the load-aware edges that leave here
         self.receiving: ReceivingHalves | None = None  # of those that lead here
-        self.cancelled = Cancelled()  # shared by all tasks of the worker
+        self.allowance = Allowance()  # for feedback; this and the next are shared by all tasks of the worker
+        self.cancelled = Cancelled()
         self.cancels: list[int] = []  # emissions that this task wants cancelled everywhere; whoever tells empties it
         self.clock = clock
         self._owners = plan.owners
@@ -68,10 +70,9 @@ class Task:
         if self.receiving is None:
             queue.extend(bundles)
         else:
-            for item in bundles:
-                self.receiving.arrivals.append(item)  # first, so that nothing is run that halves will not hear of
-                if len(item) != NOTE:
-                    queue.append(item)
+            mixed = NOTE in map(len, bundles)
+            self.receiving.arrived(bundles, mixed)  # first, so that nothing is run that halves will not hear of
+            queue.extend([item for item in bundles if len(item) != NOTE] if mixed else bundles)
         if queue is not self.queue:
             self._follow(queue)
 
@@ -125,6 +126,12 @@ class Task:
     @property
     def counters(self) -> list[TaskCounters]:
         return [wiring.counters for wiring in self.wirings]
+
+    def spent_on_feedback(self, began_ns: int) -> None:
+        """From then until now."""
+        spent_ns = self.clock() - began_ns
+        self.wirings[0].counters.feedback_ns += spent_ns
+        self.allowance.spend(spent_ns, began_ns)
 
     def settle(self) -> None:
         """Bring the counters up to date."""
@@ -272,10 +279,15 @@ class ObservedTask(PlainTask):
         run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
         now_ns = clock()
         end_ns = now_ns + budget_ns
+        going_on: Origin | None = None  # of those in the next two
+        ran: list[Any] = []
+        took_ns: list[int] = []
         while queue:
             bundle = queue.popleft()
             emission, split, offset, ack, lineages, values = bundle[:6]
             if cancelled and emission in cancelled:
+                receiving.executed_run(going_on, ran, took_ns)
+                going_on = None
                 self.throw_away(bundle)
                 continue
             counted = len(durations)
@@ -283,6 +295,16 @@ class ObservedTask(PlainTask):
             both = acks[owners[split]].both
             both[emission] = both.get(emission, 0) ^ ids
             began_ns, now_ns = now_ns, clock()
-            receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
+            if len(values) > 1 or len(bundle) == UNTRACKED or bundle[7] is not None:
+                receiving.executed_run(going_on, ran, took_ns)
+                going_on = None
+                receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
+            elif bundle[6] is going_on:
+                ran += values
+                took_ns.append(now_ns - began_ns)
+            else:
+                receiving.executed_run(going_on, ran, took_ns)
+                going_on, ran, took_ns = bundle[6], [*values], [now_ns - began_ns]
             if now_ns >= end_ns:
-                return
+                break
+        receiving.executed_run(going_on, ran, took_ns)

@@ -79,11 +79,12 @@ class CostTable:
     def _judge_speed(self, task: int, cost: float, expected: float) -> None:
         if expected <= 0:
             return
-        samples, slow = self._slow_samples[task], self._slow
+        samples, slow = self._slow_samples[task], self._slow[task]
         if samples < SPEED_MEMORY:
             self._slow_samples[task] = samples = samples + 1
-        slow[task] += (cost / expected - slow[task]) / (samples + 1)
-        self._average_slow = sum(slow) / len(slow)
+        change = (cost / expected - slow) / (samples + 1)
+        self._slow[task] = slow + change
+        self._average_slow += change / len(self._slow)
 
     def _learn(self, item: int, known: list[float] | None, cost: float) -> None:
         if known is None:

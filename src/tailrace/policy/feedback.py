@@ -5,14 +5,15 @@ messages between one sender and one task in order.
 
 At a sender: ``tick(now_ns)``, then ``choose_many(values)``. A tuple whose choice is ``HELD`` goes to the end of the
 sender's line. Where it is ``FIRST - task`` it goes there too, and the first in line goes to that task. ``hear`` returns
-tasks, one for each tuple that now leaves the front of that line. After either call ``attached`` holds messages that
+tasks, one for each tuple that now leaves the front of that line; it may choose them as they are read, which is at once
+and to the end. After either call ``attached`` holds messages that
 travel with tuples, by position in the list just returned, and ``outbox`` messages that travel alone; the driver empties
 both.
 
 At a task: ``received`` when a tuple enters the queue, ``executed`` when it has been run, with its duration and how many
 are still queued, or ``dropped`` if it is thrown away instead because a hedge was faster; all show what was attached to
-it. A half that has ``executed_many`` may be told at once of tuples of one sender that were run one after the other, if
-nothing was attached to them. ``hear`` for messages that came alone. After any of these, and once after
+it. A half that has ``executed_many`` may be told at once of tuples of one sender that came, or were run, one after the
+other, if nothing was attached to them. ``hear`` for messages that came alone. After any of these, and once after
 ``bind_receiver``, the driver empties ``outbox``. A task may be told late: while it runs a tuple it hears nothing, and
 afterwards first of what has come meanwhile, then of what it has run.
 
@@ -24,7 +25,7 @@ Where several tasks draw from one queue the half of the task that the sender *ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any, Protocol, TypeGuard
 
@@ -50,7 +51,7 @@ class FeedbackChooser(Chooser, Protocol):
 
     def tick(self, now_ns: int) -> None: ...
 
-    def hear(self, task: int, message: Message, now_ns: int) -> Sequence[int]: ...
+    def hear(self, task: int, message: Message, now_ns: int) -> Iterable[int]: ...
 
 
 class Receiver(Protocol):
@@ -77,8 +78,10 @@ class Receiver(Protocol):
 class BulkReceiver(Receiver, Protocol):
     """A half that hears of many tuples at once for less than of each.
 
-    Law: it tells what it would have told of each, or the sum of it.
+    Law: it tells what it would have told of each, or the sum of it; of how long tuples took it may look at some only.
     """
+
+    def received_many(self, sender: int, tuples: int, now_ns: int) -> None: ...
 
     def executed_many(
         self, sender: int, values: Sequence[Any], durations_ns: Sequence[int], queued: int, now_ns: int
@@ -130,6 +133,9 @@ class Silent:
     patient = False
     """Whether it may hear of an arrival as late as of the execution, though before it."""
 
+    awaited = False
+    """Whether senders hold tuples until it has told them of others."""
+
     def __init__(self) -> None:
         self.outbox: list[tuple[int, Message]] = []
 
@@ -140,6 +146,10 @@ class Silent:
 
     def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
         pass
+
+    def received_many(self, sender: int, tuples: int, now_ns: int) -> None:
+        for _ in range(tuples if self.hears_arrivals else 0):
+            self.received(sender, None, now_ns)
 
     def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
         pass

@@ -53,7 +53,7 @@ class FlinkScan:
         return _Scan(tasks, rng.randrange(tasks))
 
     def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> Reporter:
-        return Reporter(senders, None)
+        return Reporter(senders, None, rng)
 
 
 def flink_scan() -> FlinkScan:

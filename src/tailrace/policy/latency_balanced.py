@@ -89,20 +89,43 @@ class _Timekeeper(Silent):
 
     def __init__(self) -> None:
         super().__init__()
-        self._since_ns: deque[int] = deque()
+        self._since_ns: deque[tuple[int, int]] = deque()  # how many came when, and have not been run
         self._took = Took(0, 0)
 
     def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
-        self._since_ns.append(now_ns)
+        self._since_ns.append((1, now_ns))
+
+    def received_many(self, sender: int, tuples: int, now_ns: int) -> None:
+        self._since_ns.append((tuples, now_ns))
 
     def executed(
         self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
     ) -> None:
-        tuples, total_ns = self._took
-        self._took = Took(tuples + 1, total_ns + now_ns - self._since_ns.popleft())
+        self._executed(1, now_ns)
+
+    def executed_many(
+        self, sender: int, values: Sequence[Any], durations_ns: Sequence[int], queued: int, now_ns: int
+    ) -> None:
+        self._executed(len(values), now_ns)
+
+    def _executed(self, tuples: int, now_ns: int) -> None:
+        before, total_ns = self._took
+        self._took = Took(before + tuples, total_ns + tuples * now_ns - self._take(tuples))
+
+    def _take(self, tuples: int) -> int:
+        """The sum of when the oldest came."""
+        since_ns, total_ns = self._since_ns, 0
+        while tuples:
+            came, at_ns = since_ns.popleft()
+            if came > tuples:
+                since_ns.appendleft((came - tuples, at_ns))
+                came = tuples
+            total_ns += came * at_ns
+            tuples -= came
+        return total_ns
 
     def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
-        self._since_ns.popleft()
+        self._take(1)
 
     def hear(self, sender: int, message: Message, now_ns: int) -> None:
         assert isinstance(message, Ask), message

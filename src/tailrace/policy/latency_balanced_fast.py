@@ -110,4 +110,4 @@ class LatencyBalancedFast:
         return _Guard(tasks, rng)
 
     def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> Reporter:
-        return Reporter(senders, None)
+        return Reporter(senders, None, rng)

@@ -7,7 +7,6 @@ each with its price, and strikes them off as they are reported: an error lasts a
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -28,29 +27,34 @@ UNKNOWN_NS = 1
 class _Line:
     """What one sender knows of one task's queue."""
 
-    __slots__ = ("behind_ns", "head_ends_ns", "others_ns", "prices")
+    __slots__ = ("_ends_ns", "behind_ns", "head_ends_ns", "others_ns", "tuples")
 
     def __init__(self) -> None:
-        self.prices: deque[int] = deque()  # of this sender's tuples, oldest first
+        self.tuples = 0  # of this sender
+        self._ends_ns = [0]  # the sum of all prices up to each of them, oldest first, and before the first
         self.behind_ns = 0  # all prices but the first
         self.head_ends_ns = 0
         self.others_ns = 0  # work of other senders, when the task last reported
 
     def add(self, price_ns: int, now_ns: int) -> None:
-        if self.prices:
+        if self.tuples:
             self.behind_ns += price_ns
         else:
             self.head_ends_ns = now_ns + price_ns
-        self.prices.append(price_ns)
+        self.tuples += 1
+        self._ends_ns.append(self._ends_ns[-1] + price_ns)
 
     def strike(self, count: int, now_ns: int) -> None:
         """The oldest have been executed. If the queue is not first in, first out, the total is right all the same."""
-        for _ in range(min(count, len(self.prices))):
-            self.prices.popleft()
-            if self.prices:
-                self.behind_ns -= self.prices[0]
-        if self.prices:
-            self.head_ends_ns = now_ns + self.prices[0]
+        self.tuples = max(0, self.tuples - count)
+        ends_ns = self._ends_ns
+        if not self.tuples:
+            del ends_ns[:-1]
+            self.behind_ns = 0
+            return
+        del ends_ns[: -self.tuples - 1]
+        self.behind_ns = ends_ns[-1] - ends_ns[1]
+        self.head_ends_ns = now_ns + ends_ns[1] - ends_ns[0]
 
 
 class _LeastWork(Quiet):
@@ -80,7 +84,7 @@ class _LeastWork(Quiet):
         best, best_ns = 0, -1.0
         for task, line in enumerate(self._lines):
             end_ns = line.behind_ns + line.others_ns + prices[task]
-            if line.prices:  # one that has outlived its price is expected to take as long again as it is late
+            if line.tuples:  # one that has outlived its price is expected to take as long again as it is late
                 end_ns += abs(line.head_ends_ns - now_ns)
             if best_ns < 0 or end_ns < best_ns:
                 best, best_ns = task, end_ns
@@ -127,7 +131,7 @@ class LeastWork:
         return _LeastWork(tasks, self.key, self.capacity)
 
     def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> Reporter:
-        return Reporter(senders, _item_reader(self.key))
+        return Reporter(senders, _item_reader(self.key), rng)
 
 
 def least_work(key: Key | None = None, *, capacity: int = 8192) -> LeastWork:

@@ -23,7 +23,12 @@ from tailrace.policy.estimated import Estimated
 from tailrace.policy.feedback import Message, Quiet, Silent
 from tailrace.policy.hashing import stable_hash
 from tailrace.policy.keys import Key, Remembered, checked_key, explain_key, key_function
+from tailrace.policy.sampling import some_of
 from tailrace.policy.sketch import Cells, CountMinPair, Estimates, Shape
+
+MAX_SAMPLES = 8
+"""Tuples that are sketched of those that a task is told of at once, or one of each sender's. There are more only where
+calls are so short that to sketch each would take a good part of them."""
 
 
 class Matrices(NamedTuple):
@@ -153,9 +158,14 @@ class OsgReceiver(Silent):
 
     patient = True
 
-    def __init__(self, senders: int, key: Key, shape: Shape, window: int, tolerance: float, idle_counts: bool) -> None:
+    def __init__(
+        self, senders: int, key: Key, shape: Shape, window: int, tolerance: float, idle_counts: bool, rng: Random
+    ) -> None:
         super().__init__()
         self._idle_counts = idle_counts
+        self._rng = rng
+        self._told_ns = 0
+        self._samples = 0  # at that time
         self._senders = senders
         self._key_of = key_function(key)
         self._shape = shape
@@ -180,7 +190,11 @@ class OsgReceiver(Silent):
     ) -> None:
         self._cumulated_ns[sender] += sum(durations_ns)
         cells_of, key_of = self._cells_of, self._key_of
-        for value, duration_ns in zip(values, durations_ns, strict=True):
+        if now_ns != self._told_ns:
+            self._told_ns, self._samples = now_ns, 0
+        some = some_of(len(values), max(1, MAX_SAMPLES - self._samples), self._rng)
+        self._samples += min(len(values), MAX_SAMPLES)
+        for value, duration_ns in zip(values[some], durations_ns[some], strict=True):
             self._pair.add(cells_of[key_of(value)], duration_ns)
             self._count()
 
@@ -247,7 +261,7 @@ class Osg:
         return OsgChooser(tasks, self.key, self._shape(), self.pooled, resync_after, rng.randrange(tasks))
 
     def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> OsgReceiver:
-        return OsgReceiver(senders, self.key, self._shape(), self.window, self.tolerance, self.idle_counts)
+        return OsgReceiver(senders, self.key, self._shape(), self.window, self.tolerance, self.idle_counts, rng)
 
     def _shape(self) -> Shape:
         return Shape(self.epsilon, self.delta, self.seed)

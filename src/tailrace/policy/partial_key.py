@@ -66,7 +66,7 @@ class PartialKey:
         return _LessLoadedOfKey(tasks, self.key)
 
     def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> Reporter:
-        return Reporter(senders, None)
+        return Reporter(senders, None, rng)
 
 
 def partial_key(key: Key | None = None) -> PartialKey:

@@ -49,7 +49,7 @@ class PowerOfTwo:
         return _LessLoadedOfTwo(tasks, rng)
 
     def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> Reporter:
-        return Reporter(senders, None)
+        return Reporter(senders, None, rng)
 
 
 def power_of_two() -> PowerOfTwo:

@@ -20,7 +20,7 @@ A sender that is alone knows all this without being told: see ``pull_alone``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
@@ -87,7 +87,7 @@ class _PullChooser:
 
     def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
         if self._alone is not None:
-            return [self._alone.choose(self._now_ns) for _ in values]
+            return self._alone.choose_many(len(values), self._now_ns)
         return [self._choose(position) for position in range(len(values))]
 
     def _choose(self, position: int) -> int:
@@ -101,7 +101,7 @@ class _PullChooser:
             self._tell(None)
         return HELD
 
-    def hear(self, task: int, message: Message, now_ns: int) -> Sequence[int]:
+    def hear(self, task: int, message: Message, now_ns: int) -> Iterable[int]:
         self._now_ns = now_ns
         if isinstance(message, Ran):
             return self._hear_alone(task, message)
@@ -122,7 +122,7 @@ class _PullChooser:
             self.outbox.append((task, InLine(0, 0, token=not message.ahead, returned=True)))
         return ()
 
-    def _hear_alone(self, task: int, ran: Ran) -> Sequence[int]:
+    def _hear_alone(self, task: int, ran: Ran) -> Iterable[int]:
         if self._alone is None:
             self._alone = LoneSender(self._tasks)
             self._alone.hold(len(self._since))
@@ -139,6 +139,8 @@ class _PullChooser:
 
 
 class _PullReceiver:
+    awaited = True
+
     def __init__(self, tasks: int, senders: int) -> None:
         self.outbox: list[tuple[int, Message]] = [(sender, Credit(True)) for sender in range(senders)]
         self._tasks = tasks

@@ -9,7 +9,8 @@ gets as many ahead as it runs in one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heapreplace
 from typing import Any, NamedTuple
 
 from tailrace.clock import MILLISECOND_NS
@@ -46,6 +47,7 @@ class LoneReceiver(Silent):
     """Law: the counts it tells add up to the tuples it was told of."""
 
     patient = True
+    awaited = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,35 +89,62 @@ class LoneSender:
         self._there = [0] * tasks  # tuples at each task, or on their way
         self._since_ns = [0] * tasks  # when the first of them was sent, or became the first
         self._line = 0
+        self._with_room: list[tuple[int, int, int]] | None = None  # busy tasks, as a heap, until somebody tells
         self._duration_ns = 0.0
         self._round_trip_ns = 0.0
 
-    def choose(self, now_ns: int) -> int:
+    def choose_many(self, tuples: int, now_ns: int) -> list[int]:
+        return [self._choose(now_ns) for _ in range(tuples)]
+
+    def _choose(self, now_ns: int) -> int:
         if self._idle:
+            self._with_room = None
             return self._give(self._idle.popleft(), now_ns)
         self._line += 1
-        if self._line >= PLENTY and (ahead := self._next_free(now_ns)) is not None:
-            return FIRST - self._take(ahead, now_ns)
-        return HELD
+        ahead = self._ahead(now_ns)
+        return HELD if ahead is None else FIRST - ahead
 
     def hold(self, tuples: int) -> None:
         """So many came before anybody was known to be there."""
         self._line += tuples
 
-    def hear(self, task: int, ran: Ran, now_ns: int) -> Sequence[int]:
+    def hear(self, task: int, ran: Ran, now_ns: int) -> Iterable[int]:
         """Where those go that are first in line."""
         self._measure(task, ran, now_ns)
+        self._with_room = None
         if ran.tuples:
             self._there[task] -= ran.tuples
             self._since_ns[task] = now_ns
             if not self._there[task]:
                 self._idle.append(task)
-        released: list[int] = []
+        return self._released(now_ns) if self._line else ()
+
+    def _released(self, now_ns: int) -> Iterator[int]:
         while self._line and self._idle:
-            released.append(self._take(self._idle.popleft(), now_ns))
-        while self._line >= PLENTY and (ahead := self._next_free(now_ns)) is not None:
-            released.append(self._take(ahead, now_ns))
-        return released
+            yield self._take(self._idle.popleft(), now_ns)
+        while (ahead := self._ahead(now_ns)) is not None:
+            yield ahead
+
+    def _ahead(self, now_ns: int) -> int | None:
+        """The busy task that gets the first in line, if several wait.
+
+        Of those with room the one with the fewest tuples, and of these the one whose call has taken longest.
+        """
+        if self._line < PLENTY:
+            return None
+        free, most = self._with_room, self._most_there()
+        if free is None:
+            free = self._with_room = self._busy_below(most)
+        oldest_ns = now_ns - STUCK * self._duration_ns - self._round_trip_ns
+        while free:
+            there, since_ns, task = free[0]
+            if since_ns > oldest_ns and there + 1 < most:
+                heapreplace(free, (there + 1, since_ns, task))
+            else:
+                heappop(free)
+            if since_ns > oldest_ns:
+                return self._take(task, now_ns)
+        return None
 
     def _take(self, task: int, now_ns: int) -> int:
         self._line -= 1
@@ -127,25 +156,26 @@ class LoneSender:
         self._there[task] += 1
         return task
 
-    def _next_free(self, now_ns: int) -> int | None:
-        """The busy task with room that has the fewest tuples, and of those whose call has taken longest."""
-        duration_ns = self._duration_ns
-        if not (duration_ns and self._round_trip_ns):  # where a trip takes no time, nobody is idle for it
-            return None
-        most = 1 + min(MAX_AHEAD, 1 + int(self._round_trip_ns / duration_ns))
-        oldest_ns = now_ns - STUCK * duration_ns - self._round_trip_ns
-        found: tuple[int, int, int] | None = None
-        for task, there in enumerate(self._there):
-            since_ns = self._since_ns[task]
-            if 0 < there < most and since_ns > oldest_ns and (found is None or (there, since_ns, task) < found):
-                found = (there, since_ns, task)
-        return None if found is None else found[2]
+    def _most_there(self) -> int:
+        """So many tuples may be at a task. Where a trip takes no time nobody is idle for it, so none goes ahead."""
+        if not (self._duration_ns and self._round_trip_ns):
+            return 1
+        return 1 + min(MAX_AHEAD, 1 + int(self._round_trip_ns / self._duration_ns))
+
+    def _busy_below(self, most: int) -> list[tuple[int, int, int]]:
+        free = [
+            (there, since_ns, task)
+            for task, (there, since_ns) in enumerate(zip(self._there, self._since_ns, strict=True))
+            if 0 < there < most
+        ]
+        heapify(free)
+        return free
 
     def _measure(self, task: int, ran: Ran, now_ns: int) -> None:
         if not ran.busy_ns:
             return
         weight = min(1.0, SMOOTHING * ran.tuples) if self._duration_ns else 1
         self._duration_ns += (ran.busy_ns / ran.tuples - self._duration_ns) * weight
-        if ran.tuples == self._there[task] == 1:  # or it had come before the last call ended
-            trip_ns = max(0, now_ns - self._since_ns[task] - ran.busy_ns)
+        if ran.tuples == self._there[task]:  # it ran dry: more could have been there, for all but one call's time
+            trip_ns = max(0, now_ns - self._since_ns[task] - ran.busy_ns // ran.tuples)
             self._round_trip_ns += (trip_ns - self._round_trip_ns) * (SMOOTHING if self._round_trip_ns else 1)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any, NamedTuple
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.policy.feedback import Message, Silent
+from tailrace.policy.sampling import some_of
 
 REPORT_EVERY_NS = MILLISECOND_NS
 """A busy task reports to a sender once in this time, which bounds what feedback costs; an idle one reports at once."""
@@ -14,7 +16,7 @@ REPORT_EVERY_NS = MILLISECOND_NS
 MAX_REPORT = 256
 """Tuples in one report: a few kilobytes, and more than Python functions that do anything execute in a millisecond."""
 
-MAX_SAMPLES = 8
+MAX_SAMPLES = 4
 """Of them that tell how long they took. Where more are run in a millisecond there is no lack of samples, and to learn
 of each costs a sender as much as to choose a task for it."""
 
@@ -32,9 +34,11 @@ class Reporter(Silent):
 
     patient = True
 
-    def __init__(self, senders: int, item_of: Callable[[Any], int] | None) -> None:
+    def __init__(self, senders: int, item_of: Callable[[Any], int] | None, rng: Random) -> None:
         super().__init__()
         self._item_of = item_of
+        self._rng = rng
+        self._hears_arrivals = senders > 1  # one sender has no others to be told of
         self._counts = [0] * senders
         self._samples: list[list[int]] = [[] for _ in range(senders)]
         self._waiting = [0] * senders
@@ -42,11 +46,13 @@ class Reporter(Silent):
 
     @property
     def hears_arrivals(self) -> bool:
-        """One sender has no others to be told of."""
-        return len(self._counts) > 1
+        return self._hears_arrivals
 
     def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
         self._waiting[sender] += 1
+
+    def received_many(self, sender: int, tuples: int, now_ns: int) -> None:
+        self._waiting[sender] += tuples
 
     def executed(
         self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
@@ -60,9 +66,10 @@ class Reporter(Silent):
     ) -> None:
         if self._item_of is not None:
             samples = self._samples[sender]
-            room = MAX_SAMPLES - len(samples) // 2
-            for value, duration_ns in zip(values[:room], durations_ns[:room], strict=True):
-                samples += (self._item_of(value), duration_ns)
+            if room := MAX_SAMPLES - len(samples) // 2:
+                some = some_of(len(values), room, self._rng)
+                for value, duration_ns in zip(values[some], durations_ns[some], strict=True):
+                    samples += (self._item_of(value), duration_ns)
         self._count(sender, len(values), queued, now_ns)
 
     def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
@@ -76,11 +83,10 @@ class Reporter(Silent):
 
     def _report(self, now_ns: int) -> None:
         self._reported_ns = now_ns
-        here = sum(self._waiting)
+        here = sum(self._waiting) if self._hears_arrivals else 0
         for sender, count in enumerate(self._counts):
             if count:
-                samples = tuple(self._samples[sender])
-                others = here - self._waiting[sender] if self.hears_arrivals else 0
-                self.outbox.append((sender, Done(count, samples, others)))
+                others = here - self._waiting[sender] if here else 0
+                self.outbox.append((sender, Done(count, tuple(self._samples[sender]), others)))
                 self._samples[sender].clear()
                 self._counts[sender] = 0

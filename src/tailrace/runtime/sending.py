@@ -315,9 +315,8 @@ class Sender:
                 began_ns = system_clock()
                 notes = waiting.pop(target)
                 payload = encode_notes(notes, began_ns)
-                counters = self._task.counters[0]
-                counters.feedback_bytes += len(payload)
-                counters.feedback_ns += system_clock() - began_ns
+                self._task.wirings[0].counters.feedback_bytes += len(payload)
+                self._task.spent_on_feedback(began_ns)
                 link.send(NOTES, payload, urgent(notes))
             elif link.member is None:
                 del waiting[target]

@@ -186,7 +186,7 @@ class TaskHost:
         if self._mail:
             return True
         receiving = self.task.receiving
-        waiting = bool(self.task.queue) or (receiving is not None and receiving.pending)
+        waiting = bool(self.task.queue) or (receiving is not None and receiving.due)
         return waiting and not self._blocked_since_ns
 
     # -- moving between runners
@@ -298,7 +298,7 @@ class TaskHost:
     def _on_notes(self, near: bool, payload: memoryview) -> None:
         began_ns = system_clock()
         notes, said_ns = decode_notes(payload)
-        self.task.counters[0].feedback_ns += system_clock() - began_ns
+        self.task.spent_on_feedback(began_ns)
         self.task.hear(notes, said_ns if near else None)
 
     def apply(self, folds: Folds, sent_ns: int) -> None:
@@ -345,11 +345,7 @@ class TaskHost:
     def _step(self, task: Task, now_ns: int) -> None:
         """Run tuples for about a slice, and have what they lead to leave."""
         receiving = task.receiving
-        if (
-            receiving is not None
-            and receiving.pending
-            and not (receiving.patient and task.tap is None and task.runnable)
-        ):
+        if receiving is not None and receiving.due and not (receiving.patient and task.tap is None and task.runnable):
             receiving.look_up()
             self._sender.flush_notes()  # now: the next call may be long
         ready_ns = task.ready_ns if isinstance(task, SourceTask) else None
@@ -360,7 +356,7 @@ class TaskHost:
             self._ended_ns = system_clock()
             self.worked_ns += self._ended_ns - started_ns
             running.label = ""
-            if receiving is not None and receiving.hears_one and receiving.pending:
+            if receiving is not None and receiving.hears_one and receiving.due:
                 receiving.look_up()
                 self._sender.flush_notes()  # before all else: the sender may have waited for this
         if task.told:
@@ -463,7 +459,7 @@ class TaskHost:
         if self._blocked_since_ns or self._sender.waits_for_connection:
             return min(wake_ns, now_ns + 2 * MILLISECOND_NS)
         if task.receiving is not None and task.receiving.pending:
-            return now_ns
+            wake_ns = min(wake_ns, max(now_ns, task.receiving.due_ns))
         if isinstance(task, BatchTask) and task.deadline_ns:
             wake_ns = min(wake_ns, task.deadline_ns)
         return wake_ns

@@ -20,6 +20,7 @@ from random import Random
 from typing import Any
 
 from tailrace.clock import SECOND_NS, system_clock
+from tailrace.core.allowance import Allowance
 from tailrace.core.assembly import Surroundings, assemble
 from tailrace.core.linkbudget import LinkBudget
 from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Members, Registered, Renew, Techniques
@@ -274,6 +275,7 @@ class WorkerProcess:
             guard=threading.Lock,
             tail=assign.tail,
             cancelled=self._cancelling.emissions,
+            allowance=Allowance(len(first)),
         )
         hosts: dict[int, TaskHost] = {}
         for leader, members in plan.units(self.worker):

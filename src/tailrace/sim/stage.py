@@ -154,7 +154,7 @@ class StageAtWork:
     def tell_sender(self, sender: int, task: int, message: Message) -> None:
         assert self.feedback is not None
         half = self.feedback[sender]
-        released = half.hear(task, message, self.agenda.now_ns)
+        released = list(half.hear(task, message, self.agenda.now_ns))
         if released:
             attached = dict(half.attached)
             half.attached.clear()

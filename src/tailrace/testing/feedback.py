@@ -136,7 +136,11 @@ class _Stage:
             self.post(("down", sender, task), partial(self.tell, task, sender, _carried(message)))
 
     def receive(self, task: int, sent: Sent) -> None:
-        self.receivers[task].received(sent[0], sent[3], self.now_ns)
+        receiver = self.receivers[task]
+        if sent[3] is None and hears_many(receiver) and self.rng.random() < TOLD:
+            receiver.received_many(sent[0], 1, self.now_ns)
+        else:
+            receiver.received(sent[0], sent[3], self.now_ns)
         self.queues[task].append(sent)
         if len(self.queues[task]) == 1:
             self.start(task)

@@ -1,0 +1,131 @@
+"""A half that is told of many tuples at once tells what it would have told of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
+from tailrace.policy import FeedbackGrouping, latency_balanced, osg, power_of_two, pull
+from tailrace.policy.feedback import BulkReceiver, hears_many
+from tailrace.policy.latency_balanced import Ask
+from tailrace.policy.sampling import some_of
+from tailrace.sim.policies import itself
+
+MS = MILLISECOND_NS
+SENDERS = 2
+
+Batch = tuple[int, int, int]
+"""(sender, tuples that come and are run, when)"""
+
+batches = st.lists(st.tuples(st.integers(0, SENDERS - 1), st.integers(1, 40)), min_size=1, max_size=12)
+
+
+def receiver(grouping: FeedbackGrouping, senders: int = SENDERS) -> BulkReceiver:
+    half = grouping.bind_receiver(0, 3, senders, Random(1))
+    assert hears_many(half)
+    half.outbox.clear()
+    return half
+
+
+def told(half: BulkReceiver, story: list[Batch], many: bool) -> list[tuple[int, Any]]:
+    """All that a half says of batches that come and are run at once."""
+    said: list[tuple[int, Any]] = []
+    for sender, tuples, at_ns in story:
+        durations_ns = [MICROSECOND_NS * (1 + place) for place in range(tuples)]
+        if many:
+            half.received_many(sender, tuples, at_ns)
+            half.executed_many(sender, range(tuples), durations_ns, 0, at_ns + MS // 2)
+        else:
+            for _ in range(tuples):
+                half.received(sender, None, at_ns)
+            for place, duration_ns in enumerate(durations_ns):
+                half.executed(sender, place, None, duration_ns, tuples - 1 - place, at_ns + MS // 2)
+        said += half.outbox
+        half.outbox.clear()
+    return said
+
+
+def story_of(drawn: list[tuple[int, int]], senders: int = SENDERS) -> list[Batch]:
+    return [(sender % senders, tuples, MS * (1 + place)) for place, (sender, tuples) in enumerate(drawn)]
+
+
+@given(drawn=batches)
+def test_counts_add_up_the_same(drawn: list[tuple[int, int]]) -> None:
+    counts: list[Counter[int]] = []
+    for many in (False, True):
+        counts.append(Counter())
+        for sender, done in told(receiver(power_of_two()), story_of(drawn), many):
+            counts[-1][sender] += done.tuples
+    assert counts[0] == counts[1]
+
+
+@given(drawn=batches)
+def test_a_lone_sender_is_told_the_same_sums(drawn: list[tuple[int, int]]) -> None:
+    sums = []
+    for many in (False, True):
+        said = told(receiver(pull(), senders=1), story_of(drawn, senders=1), many)
+        sums.append((sum(ran.tuples for _, ran in said), sum(ran.busy_ns for _, ran in said)))
+    assert sums[0] == sums[1]
+
+
+@given(drawn=batches)
+def test_latencies_add_up_the_same(drawn: list[tuple[int, int]]) -> None:
+    answers = []
+    for many in (False, True):
+        half = receiver(latency_balanced())
+        told(half, story_of(drawn), many)
+        half.hear(0, Ask(), MS)
+        answers.append(half.outbox.pop())
+    assert answers[0] == answers[1]
+
+
+@given(shares=st.lists(st.integers(1, 7), min_size=1, max_size=9))
+def test_latencies_of_tuples_that_came_together_and_were_run_apart(shares: list[int]) -> None:
+    """In whatever parts they are run: sums of latencies know of each tuple when it came."""
+    whole = sum(shares)
+    half = receiver(latency_balanced())
+    half.received_many(0, whole // 2, MS)
+    half.received_many(1, whole - whole // 2, 2 * MS)
+    for place, share in enumerate(shares):
+        half.executed_many(0, range(share), [1] * share, 0, 3 * MS + place)
+    half.hear(0, Ask(), MS)
+    ((_, took),) = half.outbox
+    ended_ns = sum(share * (3 * MS + place) for place, share in enumerate(shares))
+    came_ns = whole // 2 * MS + (whole - whole // 2) * 2 * MS
+    assert took == (whole, ended_ns - came_ns)
+
+
+@given(count=st.integers(1, 500), most=st.integers(1, 20), seed=st.integers(0, 9))
+def test_a_sample_is_spread_over_all_and_no_larger_than_asked_for(count: int, most: int, seed: int) -> None:
+    places = list(range(count)[some_of(count, most, Random(seed))])
+    assert 1 <= len(places) <= most
+    assert len(places) == count or len(places) >= most // 2
+    assert all(later - sooner == places[1] - places[0] for sooner, later in pairwise(places))
+
+
+def test_what_is_sampled_does_not_keep_step_with_the_stream() -> None:
+    rng = Random(3)
+    seen = {value for _ in range(200) for value in list(range(64))[some_of(64, 8, rng)]}
+    assert seen == set(range(64))
+
+
+def test_a_sketch_learns_of_all_contents_though_it_looks_at_some() -> None:
+    half = receiver(osg(itself, window=64), senders=1)
+    values = [place % 4 for place in range(64)]
+    for turn in range(1, 400):
+        half.executed_many(0, values, [MS * (1 + value) for value in values], 0, turn * MS)
+        if half.outbox:
+            break
+    else:
+        pytest.fail("it never became stable")
+    ((_, matrices),) = half.outbox
+    assert 64 <= max(matrices.content.counts) <= 64 * 8, "a sample, not all"
+    means_ns = {total // count for count, total in zip(*matrices.content, strict=True) if count}
+    assert means_ns >= {MS, 2 * MS, 3 * MS, 4 * MS}
