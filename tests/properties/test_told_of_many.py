@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
 from tailrace.policy import FeedbackGrouping, latency_balanced, osg, power_of_two, pull
 from tailrace.policy.feedback import BulkReceiver, hears_many
+from tailrace.policy.grouping import HELD
 from tailrace.policy.latency_balanced import Ask
+from tailrace.policy.pull import Credit, InLine, Revoke
 from tailrace.policy.sampling import some_of
 from tailrace.sim.policies import itself
 
@@ -129,3 +131,63 @@ def test_a_sketch_learns_of_all_contents_though_it_looks_at_some() -> None:
     assert 64 <= max(matrices.content.counts) <= 64 * 8, "a sample, not all"
     means_ns = {total // count for count, total in zip(*matrices.content, strict=True) if count}
     assert means_ns >= {MS, 2 * MS, 3 * MS, 4 * MS}
+
+
+# -- pull
+
+
+def test_a_task_grants_at_once_what_it_has_room_for() -> None:
+    half = receiver(pull())
+    half.received(0, InLine(0, 0, token=True), MS)
+    assert half.outbox == [(1, Revoke())]
+    half.outbox.clear()
+    half.executed(0, "a", None, MICROSECOND_NS, 0, MS)
+    half.hear(0, InLine(50, MS), MS)
+    assert half.outbox == [(0, Credit(False))], "one, before it knows how long a trip takes"
+    half.outbox.clear()
+    half.received(0, InLine(49, MS), 2 * MS)
+    half.executed(0, "b", None, MICROSECOND_NS, 0, 2 * MS)
+    assert half.outbox == [(0, Credit(False, tuples=49))], "all of them: a trip is as long as a thousand calls"
+
+
+def test_a_sender_returns_what_it_has_nothing_for() -> None:
+    half = pull().bind(2, Random(1))
+    half.tick(0)
+    assert list(half.choose_many(["a", "b"])) == [HELD, HELD]
+    half.outbox.clear()
+    assert list(half.hear(0, Credit(False, ahead=True, tuples=5), MS)) == [0, 0]
+    assert half.attached == [(1, InLine(0, 0))]
+    assert (0, InLine(0, 0, returned=3)) in half.outbox and half.credits == 0
+
+
+@given(drawn=batches)
+def test_what_was_granted_comes_or_is_returned_and_then_all_have_tokens(drawn: list[tuple[int, int]]) -> None:
+    half = receiver(pull())
+    half._round_trip_ns, half._duration_ns = float(MS), float(MICROSECOND_NS)  # type: ignore[attr-defined]
+    tokens = set(range(SENDERS))
+    granted: deque[tuple[int, int]] = deque()
+
+    def read() -> None:
+        for to, said in half.outbox:
+            if said == Revoke():
+                tokens.remove(to)
+            elif said.token:
+                tokens.add(to)
+            else:
+                granted.append((to, said.tuples))
+        half.outbox.clear()
+
+    for place, (sender, waiting) in enumerate(drawn):
+        half.hear(sender, InLine(waiting, MS), place * MS)
+        read()
+        assert not granted or not tokens, "who is busy has no tokens out"
+        while granted:
+            to, tuples = granted.popleft()
+            come = tuples - tuples // 3
+            half.received_many(to, come, place * MS)
+            if come < tuples:
+                half.hear(to, InLine(0, 0, returned=tuples - come), place * MS)
+            read()
+            half.executed_many(to, range(come), [1] * come, 0, place * MS)
+            read()
+    assert tokens == set(range(SENDERS))

@@ -655,7 +655,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("lineages begin with the split", split_salts_shared, AHEAD),
     Mutation("tuples in line are offered to the new half", line_not_offered_again, f"{STUCK}|passed over|was in vain"),
     Mutation(
-        "sending halves begin anew", sending_halves_kept, f"{STUCK}|passed over|was in vain", seeds=2200, first=1800
+        "sending halves begin anew", sending_halves_kept, f"{STUCK}|passed over|was in vain", seeds=2800, first=2400
     ),
     Mutation("receiving halves begin anew", receiving_halves_kept, f"{STUCK}|passed over|was in vain"),
     Mutation("messages to an older half are not heard", old_messages_heard, "pop from an empty deque"),

@@ -54,6 +54,9 @@ CANCELS + n for what worker n shall not run."""
 NOTES = 1 << 20
 CANCELS = 1 << 21
 
+LOOKED_UP = 0.75
+"""How often a task tells its halves what has happened before it goes on: it may be later, where that costs too much."""
+
 
 class SimWorker:
     """One process: an epoch of a worker."""
@@ -274,7 +277,7 @@ class SimWorker:
             for _ in range(rng.randrange(1, 4)):
                 if task.line_full:
                     return  # what it has made must leave first
-                if task.receiving is not None:
+                if task.receiving is not None and rng.random() < LOOKED_UP:
                     task.receiving.look_up()
                 if task.tap is not None:
                     task.tap.portion = rng.choice([1, 1, 2, 64])
