@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from tailrace import OptionError
 from tailrace.bench import (
+    tail_feedback,
     tail_groupings,
     tail_off,
     tail_queues,
@@ -78,6 +79,15 @@ def costlier_now(engine: Path, topology: str, tuples: int) -> float:
     return 10.0 if engine == BEFORE else {"words": 10.1, "chain": 10.2}.get(topology, 10.0)
 
 
+def dear_by_pace(grouping: Grouping, pace: tail_feedback.Pace, tuples: int) -> list[list[dict[str, Any]]]:
+    """What would be seen if each sender cost a hundredth of a core, and twice that with pull, in the first interval."""
+    share = 0.01 * pace.senders * (2 if grouping.name == "pull" else 1)
+    return [
+        [{"share": each, "bytes": 3 * tuples, "messages": tuples // 2} for each in (0.001, most)]
+        for most in (share, 0.001)
+    ]
+
+
 def scheduled_run(bursts: Bursts, tail: Tail, **options: Any) -> BurstOutcome:
     """What a live run would tell if largest backlog first did twice as well as all others but FIFO, which is better;
     and if it took workers that do not share the link four times as long."""
@@ -95,6 +105,7 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail_groupings, "run_workload", simulated_run)
     monkeypatch.setattr(tail_replay, "run_workload", hedged_run)
     monkeypatch.setattr(tail_queues, "run_workload", simulated_queues)
+    monkeypatch.setattr(tail_feedback, "costs", dear_by_pace)
     monkeypatch.setattr(tail_off, "cpu_us", costlier_now)
     monkeypatch.setattr(tail_off, "folder_before", lambda given: BEFORE)
     for part in (tail_send, tail_send_node, tail_send_kernel):
@@ -127,13 +138,15 @@ def test_the_keys_are_flat_and_complete() -> None:
     ]
     keys += [f"lbf_{place}{key}" for place in ("", "sim_") for key in ("backlog_cut", "blocked_ratio", "slowest_cut")]
     keys += [f"lbf_node_{place}{key}" for place in ("", "sim_") for key in ("backlog_cut", "slowest_cut", "mean_cut")]
+    keys += [f"feedback_{p}_{pace}_share" for p in tail_feedback.GROUPINGS for pace in tail_feedback.PACES]
+    keys += ["feedback_share"]
     names = [*tail_send.SCHEDULERS, *tail_send_node.WAYS]
     keys += [f"lbf_{place}{name}_largest" for place in ("", "sim_") for name in names]
     for key in keys:
         assert len(result[f"{key}_spread"]) == 2, key
         assert isinstance(result[key], float), key
     assert (result["repeats"], result["tuples"], result["unit_ms"]) == (2, 300, 0.25)
-    assert result["rows"] == ["grouping", "balance", "replay", "shared_queue", "lbf", "off"]
+    assert result["rows"] == ["grouping", "balance", "replay", "shared_queue", "lbf", "feedback", "off"]
     assert {"cores", "python", "platform", "load_before"} <= set(result)
     json.dumps(result)
 
@@ -160,6 +173,18 @@ def test_the_simulator_has_the_stalls_and_the_rule_of_the_live_run() -> None:
     assert plain > 100, "one execution in a hundred takes 100 ms"
     assert hedged < 0.6 * plain and result["replay_sim_p999_cut"] == pytest.approx(1 - hedged / plain)
     assert result["replay_sim_chain_plain_executions"] == 3 and 1 < result["replay_sim_low_hedged_executions"] < 1.05
+
+
+def test_feedback_is_shown_at_its_worst() -> None:
+    lines: list[str] = []
+    rows = chosen_rows(ROWS, ["feedback"])
+    result = run_tail_benchmark(rows, SIZES, lines.append)
+    assert result["feedback_pull_flat_out_share"] == 0.02 and result["feedback_share"] == 0.06
+    assert result["feedback_osg_slow_bytes"] == 6 and result["feedback_osg_slow_messages"] == 1
+    assert lines[0].split(maxsplit=1)[1].split() == ["feedback,", "osg,", "1,000/s", "1.0%", "of", "a", "core"]
+    shown = render_table(rows, result)
+    (pulled,) = (line for line in shown.splitlines() if line.startswith("pull"))
+    assert pulled.split()[1::2][:4] == ["2.0%", "2.0%", "2.0%", "6.0%"]
 
 
 def test_what_is_off_costs_what_the_dearer_topology_pays() -> None:
@@ -325,7 +350,7 @@ def test_the_table_has_a_line_for_each_grouping() -> None:
     lines = render_table(ROWS, result).splitlines()
     begun = [line.split()[0] for line in lines if line]
     for policy in GROUPINGS:
-        assert begun.count(policy) == 1 + (policy in BALANCERS), policy
+        assert begun.count(policy) == 1 + (policy in BALANCERS) + (policy in tail_feedback.GROUPINGS), policy
     shuffled = next(line for line in lines if line.startswith("shuffle"))
     assert f"{result['grouping_shuffle_p999_ms']:,.1f}" in shuffled
     assert shuffled.split()[-2:] == ["2.00", "7"]

@@ -28,6 +28,7 @@ SIMULATED = "_sim_"
 """In the keys of figures that the simulator gave."""
 
 OVERHEAD = "_overhead"
+SHARE = "_share"
 
 STEMS = {"mean_ms": "mean", "p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
 
@@ -105,4 +106,5 @@ def in_words(figures: Figures) -> str:
 def _listed(figures: Figures) -> str:
     named = [f"{STEMS[stem]} {value:,.1f}" for key, value in figures.items() for stem in STEMS if key.endswith(stem)]
     more = [f"{value:+.1%}" for key, value in figures.items() if key.endswith(OVERHEAD)]
+    more += [f"{value:.1%} of a core" for key, value in figures.items() if key.endswith(SHARE)]
     return ", ".join([*([", ".join(named) + " ms"] if named else []), *more])

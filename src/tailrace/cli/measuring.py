@@ -111,7 +111,7 @@ def ipc(json_file: Path | None, repeats: int | None, seconds: float | None, quic
     "--only",
     multiple=True,
     metavar="NAME",
-    help="A row to measure: grouping, balance, replay, shared_queue, lbf or off. May be repeated.",
+    help="A row to measure: grouping, balance, replay, shared_queue, lbf, feedback or off. May be repeated.",
 )
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures here."
