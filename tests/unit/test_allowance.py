@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from tailrace.core.allowance import HEARERS, SAVED_NS, SHARE, Allowance
 from tailrace.core.plan import make_plan
-from tailrace.core.receivinghalf import LATEST_NS, PAYING_NS, TOGETHER, ReceivingHalves
+from tailrace.core.receivinghalf import LATEST_NS, LONG_NS, PAYING_NS, TOGETHER, ReceivingHalves
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, power_of_two, pull
 from tailrace.runtime.connectors import from_iterable, to_call
@@ -93,13 +93,19 @@ def test_short_calls_are_told_of_when_it_has_been_earned_and_soon_in_any_case() 
 
 def test_long_calls_pay_for_being_told_of() -> None:
     desk = Desk(power_of_two())
-    desk.run(1, PAYING_NS - 1)
+    desk.run(1, PAYING_NS - LONG_NS)
     assert not desk.halves.due
-    desk.run(1, 1)
+    desk.run(1, LONG_NS)
     assert desk.halves.due, "together they were long enough"
     spent = desk.allowance.earned_ns
     desk.halves.look_up()
     assert desk.allowance.earned_ns == spent
+
+
+def test_many_short_calls_pay_for_nothing() -> None:
+    desk = Desk(power_of_two())
+    desk.run(100, LONG_NS - 1)
+    assert not desk.halves.due
 
 
 @pytest.mark.parametrize(("grouping", "waits"), [(power_of_two(), True), (pull(), False)])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from tailrace.clock import MILLISECOND_NS, Clock
+from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, Clock
 from tailrace.core.allowance import Allowance
 from tailrace.core.plan import EdgePlan, Plan
 from tailrace.core.router import NOTE, UNTRACKED, Note, Origin
@@ -22,14 +22,15 @@ from tailrace.errors import TailraceError, shorten
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.feedback import BulkReceiver, Message, Receiver, Silent, has_feedback, hears_many
 
-LATEST_NS = 20 * MILLISECOND_NS
+LATEST_NS = 10 * MILLISECOND_NS
 """A task that has something to tell waits no longer, whatever it costs."""
 
 TOGETHER = 32
 """Where senders wait for it, so many tuples that have been run are told of at once: together they cost little each."""
 
-PAYING_NS = 2 * MILLISECOND_NS
-"""Calls that took so long in all pay for being told of: it takes less than a hundredth of that."""
+PAYING_NS = MILLISECOND_NS
+LONG_NS = 100 * MICROSECOND_NS
+"""Calls that took so long in all, and each of them on average, pay for being told of: a hundredth of that."""
 
 
 class ReceivingHalves:
@@ -159,9 +160,13 @@ class ReceivingHalves:
     @property
     def due_ns(self) -> int:
         """From when on the task may look up: at once where it is worth it, else when it is earned, and soon anyway."""
-        if self._untold_ns >= PAYING_NS or (self._awaited and self._untold >= TOGETHER):
+        if self._paid or (self._awaited and self._untold >= TOGETHER):
             return 0
         return min(self._allowance.earned_ns, self._looked_ns + LATEST_NS)
+
+    @property
+    def _paid(self) -> bool:
+        return self._untold_ns >= PAYING_NS and self._untold_ns >= self._untold * LONG_NS
 
     @property
     def due(self) -> bool:
@@ -172,7 +177,7 @@ class ReceivingHalves:
         """Tell the halves what has arrived, then what has been run."""
         now_ns = self._clock()
         ended, arrivals, spent_ns = self._done, self._arrivals, 0
-        paid = self._untold_ns >= PAYING_NS
+        paid = self._paid
         self._untold = self._untold_ns = 0
         known = len(ended)  # what ends from here on, in another thread, may not be among the arrivals below
         while self._unheard:
