@@ -7,7 +7,8 @@ wherever tuples are few or come in bursts.
 
 from __future__ import annotations
 
-from tailrace.clock import MILLISECOND_NS
+from tailrace.clock import MILLISECOND_NS, SECOND_NS
+from tailrace.core.bucket import Bucket
 
 SHARE = 0.015
 """Of a core. Somewhat below the 2% that are promised: what senders hear is spent, but does not wait."""
@@ -19,15 +20,11 @@ SAVED_NS = 100 * MILLISECOND_NS
 """So long a worker saves, at most."""
 
 
-class Allowance:
-    """Law: over any time, what is spent by those that wait is at most the share of it, what was saved, and one look.
+class Allowance(Bucket):
+    """Nanoseconds are spent, and told afterwards.
 
     Threads may spend at the same moment. One of the sums is lost then, which does no harm.
     """
 
     def __init__(self, workers: int = 1) -> None:
-        self._share = SHARE * min(1.0, HEARERS / workers)
-        self.earned_ns = 0  # when all that was spent has been earned
-
-    def spend(self, spent_ns: int, now_ns: int) -> None:
-        self.earned_ns = max(self.earned_ns, now_ns - SAVED_NS) + int(spent_ns / self._share)
+        super().__init__(int(SHARE * min(1.0, HEARERS / workers) * SECOND_NS), SAVED_NS)

@@ -162,7 +162,7 @@ class ReceivingHalves:
         """From when on the task may look up: at once where it is worth it, else when it is earned, and soon anyway."""
         if self._paid or (self._awaited and self._untold >= TOGETHER):
             return 0
-        return min(self._allowance.earned_ns, self._looked_ns + LATEST_NS)
+        return min(self._allowance.free_ns, self._looked_ns + LATEST_NS)
 
     @property
     def _paid(self) -> bool:
