@@ -1,7 +1,7 @@
 """Groupings that look at load: a half at each sender that chooses, a half at each task that reports, messages between.
 
 Nothing in here sends anything. Whoever drives the halves, the simulator or the runtime, does as follows, and carries
-messages between one sender and one task in order.
+all that goes from one sender to one task, tuples and messages, in order, and so what goes back.
 
 At a sender: ``tick(now_ns)``, then ``choose_many(values)``. A tuple whose choice is ``HELD`` goes to the end of the
 sender's line. Where it is ``FIRST - task`` it goes there too, and the first in line goes to that task. ``hear`` returns
@@ -15,7 +15,8 @@ are still queued, or ``dropped`` if it is thrown away instead because a hedge wa
 it. A half that has ``executed_many`` may be told at once of tuples of one sender that came, or were run, one after the
 other, if nothing was attached to them. ``hear`` for messages that came alone. After any of these, and once after
 ``bind_receiver``, the driver empties ``outbox``. A task may be told late: while it runs a tuple it hears nothing, and
-afterwards first of what has come meanwhile, then of what it has run.
+afterwards first of what has come meanwhile, then of what it has run. If a half has ``late_ns``, it is told by that how
+long ago the first of these was run.
 
 Where a message or a tuple may have been lost, the driver binds all halves of the edge anew, offers the tuples in line
 to the new ones, and carries nothing from old halves to new.

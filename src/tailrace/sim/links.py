@@ -26,6 +26,10 @@ class Lane:
         self.free[0] = max(self.free[0], now_ns) + self.tuple_ns
         return int(self.free[0]) + self.latency_ns
 
+    def message_ns(self, now_ns: int) -> int:
+        """When a message arrives that is sent now: it takes no time of its own, and overtakes no tuple."""
+        return (now_ns if self.tuple_ns is None else max(now_ns, int(self.free[0]))) + self.latency_ns
+
 
 class Network:
     """The links of a model. What all stages send from one node to another goes over one of them."""

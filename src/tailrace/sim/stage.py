@@ -173,9 +173,10 @@ class StageAtWork:
     def post(self, kind: int, sender: int, task: int, message: Message) -> None:
         self.messages += 1
         assert self.messages <= ENDLESS * len(self.works_ns), "the halves never come to rest"
-        latency_ns = self.lanes[sender][task].latency_ns
-        if latency_ns:
-            self.agenda.push(self.agenda.now_ns + latency_ns, kind, self, sender, task, message)
+        lane, now_ns = self.lanes[sender][task], self.agenda.now_ns
+        at_ns = lane.message_ns(now_ns) if kind == TO_TASK else now_ns + lane.latency_ns
+        if at_ns > now_ns:
+            self.agenda.push(at_ns, kind, self, sender, task, message)
         else:
             self.agenda.mail.append((kind, self, sender, task, message))
 

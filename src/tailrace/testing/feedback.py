@@ -30,6 +30,10 @@ DROPPED = 0.05
 TOLD = 0.5
 """How often a half that hears of many tuples at once is told of the last ones while more is queued."""
 
+LONGEST_NS = (2_000_000, 20_000)
+PHASE_NS = 20_000_000
+"""Calls take up to the one time, then for a while up to the other: messages take up to 300,000 ns, in between."""
+
 Sent = tuple[int, int, Any, Message | None]
 """(sender, index, value, attached)"""
 
@@ -93,7 +97,7 @@ class _Stage:
         heapq.heappush(self.events, (at_ns, self.sequence, action))
 
     def post(self, lane: tuple[str, int, int], action: Callable[[], None]) -> None:
-        """Late, but in order within a lane."""
+        """Late, but in order within a lane, tuples and messages alike."""
         arrival = max(self.free_ns.get(lane, 0), self.now_ns + self.rng.randrange(0, 300_000))
         self.free_ns[lane] = arrival
         self.at(arrival, action)
@@ -129,7 +133,7 @@ class _Stage:
                     raise LawBroken(law, value=shorten(value), choice=shorten(task))
                 self.expected += 1
                 sent = (sender, index, value, attached.get(position))
-                self.post(("tuple", sender, task), partial(self.receive, task, sent))
+                self.post(("down", sender, task), partial(self.receive, task, sent))
         for task, message in _emptied(chooser.outbox):
             if not 0 <= task < len(self.receivers):
                 raise LawBroken("a message goes to one of the tasks", task=task)
@@ -147,7 +151,7 @@ class _Stage:
         self.post_from_task(task)
 
     def start(self, task: int) -> None:
-        duration_ns = self.rng.randrange(1, 2_000_000)
+        duration_ns = self.rng.randrange(1, LONGEST_NS[self.now_ns // PHASE_NS % len(LONGEST_NS)])
         self.at(self.now_ns + duration_ns, partial(self.finish, task, duration_ns))
 
     def finish(self, task: int, duration_ns: int) -> None:
