@@ -28,8 +28,9 @@ from tailrace.policy import (
 )
 from tailrace.policy.feedback import Message
 from tailrace.policy.inflight import HALF_LIFE_NS
+from tailrace.policy.least_work import LATE_NS
 from tailrace.policy.partial_key import two_tasks
-from tailrace.policy.reports import MAX_REPORT, MAX_SAMPLES, Done, Reporter
+from tailrace.policy.reports import MAX_REPORT, MAX_SAMPLES, SAMPLES_EVERY_NS, Done, Reporter
 from tailrace.policy.storm_load_aware import DECK, Load
 from tailrace.testing import check_grouping
 
@@ -207,7 +208,16 @@ def test_reports_add_up_and_an_idle_task_reports_at_once() -> None:
     reporter.outbox.clear()
     reporter.executed(1, 9, None, 70, 1, SECOND_NS + 2)
     reporter.executed(0, 8, None, 80, 0, SECOND_NS + 3)
-    assert reporter.outbox == [(0, Done(2, (8, 60, 8, 80), 0)), (1, Done(1, (9, 70), 0))]
+    assert reporter.outbox == [(0, Done(2, (), 0)), (1, Done(1, (9, 70), 0))], "two samples wait for others"
+
+
+def test_samples_travel_together_and_none_waits_for_long() -> None:
+    reporter = Reporter(1, itself, Random(1))
+    for place in range(1 + MAX_SAMPLES + 2):
+        reporter.executed(0, place, None, 10, 0, SECOND_NS + place)
+    reporter.executed(0, 9, None, 10, 0, SECOND_NS + MAX_SAMPLES + SAMPLES_EVERY_NS)
+    samples = [message.samples[::2] for _, message in reporter.outbox if isinstance(message, Done)]
+    assert samples == [(0,), (), (), (), (1, 2, 3, 4), (), (), (5, 6, 9)]
 
 
 def test_a_dropped_tuple_is_counted_and_teaches_nothing() -> None:
@@ -235,7 +245,7 @@ def test_many_at_once_are_told_as_their_sum(senders: int) -> None:
     reporter.executed_many(0, [7, 8], [50, 60], 2, 1)
     assert reporter.outbox == [], "it is too soon, and more is queued"
     reporter.executed_many(0, [7, 8], [80, 90], 0, 2)
-    assert reporter.outbox == [(0, Done(4, (7, 50, 8, 60, 7, 80, 8, 90), 0))]
+    assert reporter.outbox == [(0, Done(4, (7, 50, 8, 60, 7, 80, 8, 90), 0, late=True))]
 
 
 def test_few_of_many_tell_how_long_they_took() -> None:
@@ -339,6 +349,40 @@ def test_least_work_avoids_a_task_that_is_late() -> None:
     chooser.hear(1, Done(1, (), 0), 10 * MS)
     chooser.tick(30 * MS)
     assert list(chooser.choose_many(["a", "a"])) == [1, 1], "20 ms late, so 20 more are expected"
+
+
+@pytest.mark.parametrize(("late", "choice"), [(False, 1), (True, 0)])
+def test_least_work_expects_a_task_that_reports_late_to_have_gone_on(late: bool, choice: int) -> None:
+    chooser = least_work(itself).bind(2, Random(0))
+    for task in (0, 1):
+        chooser.hear(task, Done(0, (hash_of("a"), 10 * MS) * 8, 0), 0)
+    chooser.tick(0)
+    assert list(chooser.choose_many(["a"] * 6)) == [0, 1] * 3
+    chooser.hear(0, Done(1, (), 0, late), 10 * MS)
+    chooser.hear(1, Done(1, (), 0), 15 * MS)
+    chooser.tick(29 * MS)  # 9 ms late with the second of three; 4 ms late
+    assert list(chooser.choose_many(["a"])) == [choice]
+
+
+def test_least_work_does_not_wait_for_ever_for_a_task_that_reports_late() -> None:
+    chooser = least_work(itself).bind(2, Random(0))
+    for task in (0, 1):
+        chooser.hear(task, Done(0, (hash_of("a"), 10 * MS) * 8, 0), 0)
+    chooser.tick(0)
+    assert list(chooser.choose_many(["a"] * 4)) == [0, 1] * 2
+    chooser.hear(0, Done(1, (), 0, late=True), MS)
+    chooser.hear(1, Done(1, (), 0), 2 * LATE_NS)
+    chooser.tick(2 * LATE_NS)
+    assert list(chooser.choose_many(["a"])) == [1]
+
+
+def test_the_number_of_a_key_is_the_same_in_every_process() -> None:
+    keys = [7, -7, True, 2**70, "7", b"7", 7.5, ("a", 7)]
+    half = least_work(itself).bind_receiver(0, 1, 1, Random(1))
+    for place, key in enumerate(keys):
+        half.executed(0, key, None, MS, 0, (1 + place) * SECOND_NS)
+    items = [message.samples[0] for _, message in half.outbox if isinstance(message, Done)]
+    assert items == [7, -7, *map(hash_of, keys[2:])]
 
 
 def test_least_work_counts_what_others_have_queued() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tailrace.clock import MILLISECOND_NS
 from tailrace.errors import OptionError
 from tailrace.policy.estimate import CostTable
 from tailrace.policy.estimated import Estimated
@@ -24,37 +25,54 @@ UNKNOWN_NS = 1
 """The price of a tuple before anything was executed: with equal prices the fewest tuples are the least work."""
 
 
+LATE_NS = 20 * MILLISECOND_NS
+"""So long a task that was late with its last report may be late with the next, and be none the busier for it."""
+
+
 class _Line:
     """What one sender knows of one task's queue."""
 
-    __slots__ = ("_ends_ns", "behind_ns", "head_ends_ns", "others_ns", "tuples")
+    __slots__ = ("_behind_ns", "_head_ends_ns", "_late_ns", "_sums_ns", "others_ns", "tuples")
 
     def __init__(self) -> None:
         self.tuples = 0  # of this sender
-        self._ends_ns = [0]  # the sum of all prices up to each of them, oldest first, and before the first
-        self.behind_ns = 0  # all prices but the first
-        self.head_ends_ns = 0
+        self._sums_ns = [0]  # of all prices up to each of them, oldest first, and before the first
+        self._behind_ns = 0  # all prices but the first
+        self._head_ends_ns = 0
+        self._late_ns = 0  # until when a report may be late
         self.others_ns = 0  # work of other senders, when the task last reported
+
+    def left_ns(self, now_ns: int) -> int:
+        """Until all of them have been executed.
+
+        One that has outlived its price is expected to take as long again as it is late, with all others behind it. But
+        a task that reports late is expected to have gone on to these meanwhile.
+        """
+        if not self.tuples:
+            return 0
+        head_ns = self._head_ends_ns - now_ns
+        return abs(self._behind_ns + head_ns) if now_ns < self._late_ns else self._behind_ns + abs(head_ns)
 
     def add(self, price_ns: int, now_ns: int) -> None:
         if self.tuples:
-            self.behind_ns += price_ns
+            self._behind_ns += price_ns
         else:
-            self.head_ends_ns = now_ns + price_ns
+            self._head_ends_ns = now_ns + price_ns
         self.tuples += 1
-        self._ends_ns.append(self._ends_ns[-1] + price_ns)
+        self._sums_ns.append(self._sums_ns[-1] + price_ns)
 
-    def strike(self, count: int, now_ns: int) -> None:
+    def strike(self, count: int, late: bool, now_ns: int) -> None:
         """The oldest have been executed. If the queue is not first in, first out, the total is right all the same."""
         self.tuples = max(0, self.tuples - count)
-        ends_ns = self._ends_ns
+        self._late_ns = now_ns + LATE_NS if late else 0
+        sums_ns = self._sums_ns
         if not self.tuples:
-            del ends_ns[:-1]
-            self.behind_ns = 0
+            del sums_ns[:-1]
+            self._behind_ns = 0
             return
-        del ends_ns[: -self.tuples - 1]
-        self.behind_ns = ends_ns[-1] - ends_ns[1]
-        self.head_ends_ns = now_ns + ends_ns[1] - ends_ns[0]
+        del sums_ns[: -self.tuples - 1]
+        self._behind_ns = sums_ns[-1] - sums_ns[1]
+        self._head_ends_ns = now_ns + sums_ns[1] - sums_ns[0]
 
 
 class _LeastWork(Quiet):
@@ -83,9 +101,7 @@ class _LeastWork(Quiet):
         prices = self._costs.prices(item)
         best, best_ns = 0, -1.0
         for task, line in enumerate(self._lines):
-            end_ns = line.behind_ns + line.others_ns + prices[task]
-            if line.tuples:  # one that has outlived its price is expected to take as long again as it is late
-                end_ns += abs(line.head_ends_ns - now_ns)
+            end_ns = line.left_ns(now_ns) + line.others_ns + prices[task]
             if best_ns < 0 or end_ns < best_ns:
                 best, best_ns = task, end_ns
         price_ns = max(UNKNOWN_NS, int(prices[best]))
@@ -100,16 +116,21 @@ class _LeastWork(Quiet):
         for item in samples:
             self._costs.add(item, task, next(samples))
         line = self._lines[task]
-        line.strike(message.tuples, now_ns)
+        line.strike(message.tuples, message.late, now_ns)
         line.others_ns = int(message.others * self._costs.estimate(-1)) if message.others else 0
         return ()
 
 
 def _item_reader(key: Key) -> Callable[[Any], int]:
-    """The stable hash of a tuple's key."""
+    """A number for a tuple's key, the same in every process: the key itself if that is one, else its stable hash."""
     key_of = key_function(key)
     hash_of = Remembered(stable_hash)
-    return lambda value: hash_of[key_of(value)]
+
+    def read(value: Any) -> int:
+        found = key_of(value)
+        return found if type(found) is int and found.bit_length() < 64 else hash_of[found]
+
+    return read
 
 
 @dataclass(frozen=True)

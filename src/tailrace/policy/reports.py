@@ -21,12 +21,18 @@ MAX_SAMPLES = 4
 of each costs a sender as much as to choose a task for it."""
 
 
+SAMPLES_EVERY_NS = 10 * MILLISECOND_NS
+"""Samples travel together, with the report that has the last of them, and none waits longer for one: to learn of four
+at once takes little longer than to learn of one."""
+
+
 class Done(NamedTuple):
     """From a task to a sender, since the last one."""
 
     tuples: int
     samples: tuple[int, ...]  # item, duration_ns, item, duration_ns, …; empty if nobody asked
     others: int  # tuples of other senders that are in this task's queue
+    late: bool = False  # tuples were executed before the last ones, and it was not told of them then
 
 
 class Reporter(Silent):
@@ -41,8 +47,10 @@ class Reporter(Silent):
         self._hears_arrivals = senders > 1  # one sender has no others to be told of
         self._counts = [0] * senders
         self._samples: list[list[int]] = [[] for _ in range(senders)]
+        self._late = [False] * senders
         self._waiting = [0] * senders
         self._reported_ns = 0
+        self._sampled_ns = [-SAMPLES_EVERY_NS] * senders  # when samples last went to each
 
     @property
     def hears_arrivals(self) -> bool:
@@ -70,6 +78,7 @@ class Reporter(Silent):
                 some = some_of(len(values), room, self._rng)
                 for value, duration_ns in zip(values[some], durations_ns[some], strict=True):
                     samples += (self._item_of(value), duration_ns)
+        self._late[sender] = True
         self._count(sender, len(values), queued, now_ns)
 
     def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
@@ -87,6 +96,16 @@ class Reporter(Silent):
         for sender, count in enumerate(self._counts):
             if count:
                 others = here - self._waiting[sender] if here else 0
-                self.outbox.append((sender, Done(count, tuple(self._samples[sender]), others)))
-                self._samples[sender].clear()
+                samples = self._take_samples(sender, now_ns)
+                self.outbox.append((sender, Done(count, samples, others, self._late[sender])))
                 self._counts[sender] = 0
+                self._late[sender] = False
+
+    def _take_samples(self, sender: int, now_ns: int) -> tuple[int, ...]:
+        samples = self._samples[sender]
+        if not samples or (len(samples) < 2 * MAX_SAMPLES and now_ns - self._sampled_ns[sender] < SAMPLES_EVERY_NS):
+            return ()
+        taken = tuple(samples)
+        samples.clear()
+        self._sampled_ns[sender] = now_ns
+        return taken
