@@ -16,7 +16,7 @@ from tailrace.policy import FeedbackGrouping, latency_balanced, osg, power_of_tw
 from tailrace.policy.feedback import BulkReceiver, hears_many
 from tailrace.policy.grouping import HELD
 from tailrace.policy.latency_balanced import Ask
-from tailrace.policy.pull import Credit, InLine, Revoke
+from tailrace.policy.pull_task import Credit, InLine, Revoke
 from tailrace.policy.sampling import some_of
 from tailrace.sim.policies import itself
 
@@ -141,13 +141,88 @@ def test_a_task_grants_at_once_what_it_has_room_for() -> None:
     half.received(0, InLine(0, 0, token=True), MS)
     assert half.outbox == [(1, Revoke())]
     half.outbox.clear()
-    half.executed(0, "a", None, MICROSECOND_NS, 0, MS)
+    half.executed(0, "a", None, MS * 6 // 10, 0, MS)
     half.hear(0, InLine(50, MS), MS)
     assert half.outbox == [(0, Credit(False))], "one, before it knows how long a trip takes"
     half.outbox.clear()
     half.received(0, InLine(49, MS), 2 * MS)
-    half.executed(0, "b", None, MICROSECOND_NS, 0, 2 * MS)
-    assert half.outbox == [(0, Credit(False, tuples=49))], "all of them: a trip is as long as a thousand calls"
+    half.executed(0, "b", None, MS * 6 // 10, 0, 2 * MS)
+    assert half.outbox == [(0, Credit(False, tuples=3))], "a trip is as long as one call and a bit"
+
+
+class Open:
+    """A task with calls so short that it stands open, and who has heard what it said so far."""
+
+    def __init__(self) -> None:
+        self.half: Any = receiver(pull())
+        self.half._round_trip_ns, self.half._duration_ns = float(MS), MS / 8
+        self.half.received(0, InLine(0, 0, token=True), MS)
+        self.run(1, MS // 8)
+
+    def run(self, tuples: int, each_ns: int) -> None:
+        self.half.executed_many(0, range(tuples), [each_ns] * tuples, 0, 2 * MS)
+
+    def said(self) -> list[tuple[int, Any]]:
+        said = list(self.half.outbox)
+        self.half.outbox.clear()
+        return said
+
+
+def test_a_task_with_very_short_calls_stands_open() -> None:
+    task = Open()
+    assert task.said() == [(0, Credit(True, tuples=5, open=True)), (1, Credit(True, tuples=4, open=True))]
+    task.half.received_many(0, 3, MS)
+    task.half.hear(1, InLine(9, MS), MS)
+    assert task.said() == [], "three are here and two may come, whoever waits"
+    task.run(2, MS // 8)
+    assert task.said() == [], "not for so few"
+    task.run(1, MS // 8)
+    assert task.said() == [(0, Credit(True, tuples=3, open=True))]
+
+
+def test_a_task_that_stood_open_grants_nothing_before_it_has_all_its_tokens_back() -> None:
+    task = Open()
+    task.said()
+    task.half.hear(1, InLine(2, MS), MS)
+    task.half.received_many(0, 2, MS)
+    task.run(1, 100 * MS)
+    task.run(1, 100 * MS)
+    assert task.said() == [(0, Revoke(answer=True)), (1, Revoke(answer=True))]
+    task.half.received_many(1, 1, MS)  # it was on its way
+    task.half.executed_many(1, range(1), [100 * MS], 0, 2 * MS)
+    assert task.said() == []
+    task.half.hear(1, InLine(1, MS, revoked=True), 3 * MS)
+    assert task.said() == [(1, Credit(False))]
+    task.half.hear(0, InLine(0, 0, revoked=True), 3 * MS)
+    assert task.said() == [], "it is busy, and has none to revoke"
+
+
+def test_what_is_sent_to_a_task_that_stands_open_says_nothing() -> None:
+    half = pull().bind(2, Random(1))
+    half.tick(MS)
+    assert list(half.hear(0, Credit(True, tuples=3, open=True), MS)) == []
+    assert list(half.hear(1, Credit(True), MS)) == []
+    assert sorted(half.choose_many("abc")) == [0, 0, 1], "to the one with the fewest, in turn"
+    assert [message for _, message in half.attached] == [InLine(0, 0, token=True)]
+    half.hear(0, Revoke(answer=True), MS)
+    assert half.credits == 0 and half.outbox == [(0, InLine(0, 0, revoked=True))]
+    assert list(half.choose_many("d")) == [HELD]
+
+
+def test_a_task_that_is_told_late_makes_room_for_what_it_runs_meanwhile() -> None:
+    half: Any = receiver(pull())
+    half._round_trip_ns, half._duration_ns = MS / 2, float(MS)
+    for late_ns, stands_open in ((0, False), (10 * MS, True), (0, False)):
+        half.late_ns = late_ns
+        for _ in range(50):
+            half.received(0, InLine(0, 0, token=True), MS)
+            half.executed(0, 0, None, MS, 0, MS)
+            said = list(half.outbox)
+            half.outbox.clear()
+            for to, message in said:
+                if isinstance(message, Revoke) and message.answer:
+                    half.hear(to, InLine(0, 0, revoked=True), MS)
+        assert half._open is stands_open
 
 
 def test_a_sender_returns_what_it_has_nothing_for() -> None:
@@ -163,7 +238,7 @@ def test_a_sender_returns_what_it_has_nothing_for() -> None:
 @given(drawn=batches)
 def test_what_was_granted_comes_or_is_returned_and_then_all_have_tokens(drawn: list[tuple[int, int]]) -> None:
     half = receiver(pull())
-    half._round_trip_ns, half._duration_ns = float(MS), float(MICROSECOND_NS)  # type: ignore[attr-defined]
+    half._round_trip_ns, half._duration_ns = float(MS), MS * 0.6  # type: ignore[attr-defined]
     tokens = set(range(SENDERS))
     granted: deque[tuple[int, int]] = deque()
 
@@ -188,6 +263,6 @@ def test_what_was_granted_comes_or_is_returned_and_then_all_have_tokens(drawn: l
             if come < tuples:
                 half.hear(to, InLine(0, 0, returned=tuples - come), place * MS)
             read()
-            half.executed_many(to, range(come), [1] * come, 0, place * MS)
+            half.executed_many(to, range(come), [MS * 6 // 10] * come, 0, place * MS)
             read()
     assert tokens == set(range(SENDERS))

@@ -655,11 +655,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("lineages begin with the split", split_salts_shared, AHEAD),
     Mutation("tuples in line are offered to the new half", line_not_offered_again, f"{STUCK}|passed over|was in vain"),
     Mutation(
-        "sending halves begin anew", sending_halves_kept, f"{STUCK}|passed over|was in vain", seeds=2800, first=2400
+        "sending halves begin anew", sending_halves_kept, f"{STUCK}|passed over|was in vain", seeds=9700, first=9600
     ),
     Mutation("receiving halves begin anew", receiving_halves_kept, f"{STUCK}|passed over|was in vain"),
-    Mutation("messages to an older half are not heard", old_messages_heard, "pop from an empty deque"),
-    Mutation("tuples of an older half are not told", old_tuples_told, "pop from an empty deque"),
+    Mutation("messages to an older half are not heard", old_messages_heard, "what nobody granted"),
+    Mutation("tuples of an older half are not told", old_tuples_told, "what nobody granted|what never came"),
     Mutation(
         "messages to a newer half wait for it",
         new_messages_dropped,

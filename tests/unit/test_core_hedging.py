@@ -24,7 +24,7 @@ from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import ObservedTask, PlainTask, Task
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.policy.grouping import Grouping
-from tailrace.policy.pull import Credit
+from tailrace.policy.pull_task import Credit
 from tailrace.policy.replay import ReplayRule
 from tailrace.policy.tail import PLAIN, Tail
 from tailrace.runtime.load import LoadMeter

@@ -17,8 +17,8 @@ from tailrace.policy import Grouping, full_knowledge, latency_balanced, power_of
 from tailrace.policy.feedback import Message, wants_answer
 from tailrace.policy.grouping import FIRST, HELD
 from tailrace.policy.osg import Reply
-from tailrace.policy.pull import Credit, InLine
 from tailrace.policy.pull_alone import MAX_AHEAD, MAX_RUN, LoneReceiver, LoneSender, Ran
+from tailrace.policy.pull_task import Credit, InLine
 from tailrace.policy.reports import Done
 from tailrace.runtime.connectors import from_iterable, to_call
 from tailrace.runtime.wire import decode_notes, encode_notes
@@ -75,7 +75,7 @@ def test_nothing_goes_behind_a_call_that_seems_stuck() -> None:
 def test_many_go_ahead_where_calls_are_shorter_than_trips() -> None:
     for duration_ns, most in ((TRIP_NS // 10, 12), (100, 1 + MAX_AHEAD)):
         alone = sender(1, duration_ns)
-        choices = [choose(alone, MS) for _ in range(200)]
+        choices = [choose(alone, MS) for _ in range(2 * MAX_AHEAD)]
         assert choices[:3] == [0, HELD, FIRST - 0]
         assert abs(1 + choices.count(FIRST) - most) <= 1
 

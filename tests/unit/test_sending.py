@@ -18,7 +18,7 @@ from tailrace.core.sendinghalf import MAX_LINE
 from tailrace.core.task import PlainTask
 from tailrace.errors import TaskError
 from tailrace.policy import power_of_two, pull
-from tailrace.policy.pull import Credit
+from tailrace.policy.pull_task import Credit
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.runner import Runner

@@ -17,8 +17,8 @@ from tailrace.clock import MILLISECOND_NS
 from tailrace.policy.feedback import Message, Silent
 from tailrace.policy.grouping import FIRST, HELD
 
-MAX_AHEAD = 64
-"""Tuples that a task has beyond the one it runs: a bundle's worth."""
+MAX_AHEAD = 256
+"""Tuples that a task has beyond the one it runs: as many as may wait in line."""
 
 PLENTY = 2
 """Tuples in line of which one goes ahead. Found by simulation: one is too few, because a tuple that waits for one task

@@ -17,8 +17,8 @@ from tailrace.core.acks import Fold
 from tailrace.core.router import NOTE, Bundle, Note
 from tailrace.errors import ProtocolError
 from tailrace.policy.feedback import Message
-from tailrace.policy.pull import Credit, Revoke
 from tailrace.policy.pull_alone import Ran
+from tailrace.policy.pull_task import Credit, Revoke
 from tailrace.policy.reports import Done
 
 BUNDLES = 1
