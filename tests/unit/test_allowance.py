@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from neighbours import Stepped, Worker
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, system_clock
-from tailrace.core.allowance import HEARERS, SAVED_NS, SHARE, Allowance
+from tailrace.core.allowance import HEARERS, KEPT_NS, SAVED_NS, SHARE, Allowance
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.messages import Position
 from tailrace.core.plan import make_plan
-from tailrace.core.receivinghalf import LATEST_NS, LONG_NS, PAYING_NS, TOGETHER, ReceivingHalves
+from tailrace.core.receivinghalf import EACH_NS, LATE_NS, LONG_NS, TOGETHER, ReceivingHalves
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, power_of_two, pull
 from tailrace.runtime.connectors import from_iterable, to_call
@@ -33,15 +33,15 @@ def test_what_is_spent_must_be_earned() -> None:
     allowance = Allowance()
     allowance.spend(30 * MICROSECOND_NS, DAY_NS)
     assert allowance.free_ns <= DAY_NS, "a worker that spent nothing has saved that much"
-    for _ in range(100):
+    for _ in range(20):
         allowance.spend(30 * MICROSECOND_NS, DAY_NS)
-    assert allowance.free_ns == pytest.approx(DAY_NS - SAVED_NS + 101 * 30 * MICROSECOND_NS / SHARE)
+    assert allowance.free_ns == pytest.approx(DAY_NS - SAVED_NS + 21 * 30 * MICROSECOND_NS / SHARE)
 
 
 def test_many_workers_that_report_to_one_spend_less_each() -> None:
     few, many = Allowance(HEARERS), Allowance(4 * HEARERS)
     for allowance in (few, many):
-        allowance.spend(MS, DAY_NS)
+        allowance.spend(MS // 10, DAY_NS)
     saved_ns = DAY_NS - SAVED_NS
     assert many.free_ns - saved_ns == pytest.approx(4 * (few.free_ns - saved_ns))
 
@@ -59,8 +59,26 @@ def test_whoever_waits_spends_no_more_than_the_share(costs_us: list[int], gaps_u
     assert spent_ns <= SHARE * (now_ns - DAY_NS + SAVED_NS) + costs_us[-1] * MICROSECOND_NS + len(costs_us)
 
 
+def test_what_nobody_could_wait_for_is_owed_for_a_while_only() -> None:
+    allowance = Allowance()
+    for _ in range(100):
+        allowance.spend(MS, DAY_NS)
+    assert allowance.free_ns == DAY_NS + SAVED_NS
+
+
+def test_what_pays_for_a_telling_is_its_price_shared_out_among_tasks() -> None:
+    allowance = Allowance()
+    assert allowance.paying_ns == 0, "nothing is known yet"
+    allowance.tasks = 3
+    for _ in range(200):
+        allowance.spend(20 * MICROSECOND_NS, DAY_NS)
+        allowance.spend(10 * MICROSECOND_NS, DAY_NS)
+        allowance.told()
+    assert allowance.paying_ns == pytest.approx(3 * 30 * MICROSECOND_NS / SHARE, rel=0.01)
+
+
 class Desk:
-    """The receiving halves of a task in a worker that has spent all it may for the next second."""
+    """The receiving halves of a task in a worker of four that has spent all it may for the next second."""
 
     def __init__(self, grouping: Grouping, senders: int = 1) -> None:
         topology = Topology("t")
@@ -71,6 +89,8 @@ class Desk:
         counters = TaskCounters("work", 0, 0)
         edges = [edge for edge in plan.edges if edge.feedback]
         self.halves = ReceivingHalves(plan, senders, edges, counters, self.allowance, self.clock, Random(1))
+        assert self.allowance.tasks == 1
+        self.allowance.tasks = 4
         self.halves.look_up()
         self.halves.notes.clear()
         self.allowance.free_ns = DAY_NS + SECOND_NS
@@ -79,48 +99,81 @@ class Desk:
         self.halves.arrived([(n, 0, n, 1, None, [n], ORIGIN, None) for n in range(tuples)], mixed=False)
         self.halves.executed_run(ORIGIN, list(range(tuples)), [each_ns] * tuples)
 
+    def due_after_ns(self, idle: bool = False) -> int:
+        return self.halves.due_ns(idle) - DAY_NS
 
-def test_short_calls_are_told_of_when_it_has_been_earned_and_soon_in_any_case() -> None:
+
+@pytest.mark.parametrize("idle", [True, False])
+def test_short_calls_are_told_of_when_there_is_ample_and_soon_in_any_case(idle: bool) -> None:
     desk = Desk(power_of_two())
-    assert not desk.halves.due and not desk.halves.pending
+    assert not desk.halves.due(idle) and not desk.halves.pending
     desk.run(3, MICROSECOND_NS)
-    assert desk.halves.pending and not desk.halves.due
-    assert desk.halves.due_ns == DAY_NS + LATEST_NS
-    desk.allowance.free_ns = DAY_NS + MS
-    desk.clock.advance(MS - 1)
-    assert not desk.halves.due
+    assert desk.halves.pending and not desk.halves.due(idle)
+    assert desk.due_after_ns(idle) == 4 * LATE_NS, "all four of them together once in that time"
+    desk.allowance.free_ns = DAY_NS + 2 * LATE_NS
+    assert desk.due_after_ns(idle) == 2 * LATE_NS, "it is urgent by then"
+    desk.allowance.free_ns = DAY_NS + 2 * MS - KEPT_NS
+    desk.clock.advance(2 * MS - 1)
+    assert not desk.halves.due(idle)
     desk.clock.advance(1)
-    assert desk.halves.due and desk.halves.due_ns == DAY_NS + MS
+    assert desk.halves.due(idle)
     desk.halves.look_up()
     assert not desk.halves.pending
     ((_, _, _, done),) = desk.halves.notes[0]
-    assert done.tuples == 3
+    assert done.tuples == 3 and done.late
 
 
-def test_long_calls_pay_for_being_told_of() -> None:
+def test_long_calls_of_a_task_that_has_run_dry_are_urgent() -> None:
     desk = Desk(power_of_two())
-    desk.run(1, PAYING_NS - LONG_NS)
-    assert not desk.halves.due
-    desk.run(1, LONG_NS)
-    assert desk.halves.due, "together they were long enough"
-    spent = desk.allowance.free_ns
+    desk.allowance.free_ns = DAY_NS + MS
+    desk.run(1, LONG_NS - EACH_NS)
+    assert desk.due_after_ns(idle=True) > MS
+    desk.run(1, EACH_NS)
+    assert desk.due_after_ns(idle=True) == MS, "together they were long enough"
+    assert desk.due_after_ns(idle=False) > MS, "with more to run nobody waits for it"
+    spent_ns = desk.allowance.free_ns
+    desk.clock.advance(MS)
     desk.halves.look_up()
-    assert desk.allowance.free_ns == spent
+    assert desk.allowance.free_ns >= spent_ns
 
 
-def test_many_short_calls_pay_for_nothing() -> None:
+def test_many_short_calls_are_not_urgent() -> None:
     desk = Desk(power_of_two())
-    desk.run(100, LONG_NS - 1)
-    assert not desk.halves.due
+    desk.allowance.free_ns = DAY_NS + MS
+    desk.run(100, EACH_NS - 1)
+    assert desk.due_after_ns(idle=True) > MS
 
 
-@pytest.mark.parametrize(("grouping", "waits"), [(power_of_two(), True), (pull(), False)])
-def test_many_calls_are_told_of_at_once_where_senders_wait_for_it(grouping: Grouping, waits: bool) -> None:
-    desk = Desk(grouping)
-    desk.run(TOGETHER - 1, 1)
-    assert not desk.halves.due
+def test_a_task_that_has_worked_for_its_part_of_the_share_need_not_wait_for_others() -> None:
+    desk = Desk(power_of_two())
+    for _ in range(200):
+        desk.allowance.spend(10 * MICROSECOND_NS, DAY_NS)
+        desk.allowance.told()
+    paying_ns = desk.allowance.paying_ns
+    desk.run(1, paying_ns - 1)
+    assert not desk.halves.due(idle=False)
     desk.run(1, 1)
-    assert desk.halves.due is not waits
+    assert desk.halves.due(idle=False)
+
+
+@pytest.mark.parametrize(("grouping", "urgent"), [(power_of_two(), False), (pull(), True)])
+def test_many_calls_are_urgent_where_senders_wait_for_it(grouping: Grouping, urgent: bool) -> None:
+    desk = Desk(grouping)
+    desk.allowance.free_ns = DAY_NS + MS
+    desk.run(TOGETHER - 1, 1)
+    assert desk.due_after_ns() > MS
+    desk.run(1, 1)
+    assert (desk.due_after_ns() == MS) is urgent
+
+
+@pytest.mark.parametrize("senders", [1, 2])
+def test_nobody_is_kept_waiting_for_a_task_with_long_calls(senders: int) -> None:
+    desk = Desk(pull(), senders)
+    desk.run(1, LONG_NS)
+    assert desk.halves.due(idle=True) and desk.halves.due(idle=False)
+    spent_ns = desk.allowance.free_ns
+    desk.halves.look_up()
+    assert desk.allowance.free_ns == spent_ns, "which is not what others have to wait for"
 
 
 # -- what a host makes of it
@@ -159,8 +212,8 @@ def test_a_task_that_may_not_tell_yet_sleeps_until_it_may() -> None:
     for fold in desk.host.task.acks.values():
         fold.take()  # or it would look for a connection, again and again
     now_ns = system_clock()
-    assert now_ns < desk.host.wake_ns(now_ns) <= desk.halves.due_ns <= desk.allowance.free_ns
-    wait_until(lambda: desk.halves.due, 5, "what was spent to be earned")
+    assert now_ns < desk.host.wake_ns(now_ns) <= desk.halves.due_ns(idle=True) <= desk.allowance.ample_ns
+    wait_until(lambda: desk.halves.due(idle=True), 5, "what was spent to be earned")
     assert desk.host.has_news
     desk.step(1)
     assert not desk.halves.pending

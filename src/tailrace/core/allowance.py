@@ -2,7 +2,8 @@
 
 Each says afterwards what it has spent. Whoever wants to look up waits until all that was spent has been earned; what it
 has to tell is told together then, for less. A worker that spends little saves a little, so that feedback is at once
-wherever tuples are few or come in bursts.
+wherever tuples are few or come in bursts; half of that is kept for what is urgent. And whoever has worked for so long
+that its part of the share pays for it need not wait for others.
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ SHARE = 0.015
 HEARERS = 3
 """Workers whose reports a sender can hear within its own share. Where there are more, each spends less."""
 
-SAVED_NS = 100 * MILLISECOND_NS
-"""So long a worker saves, at most."""
+SAVED_NS = 50 * MILLISECOND_NS
+"""So long a worker saves, and goes into debt, at most."""
+
+KEPT_NS = SAVED_NS // 2
+"""What is earned in this time is for what is urgent."""
+
+SMOOTHING = 0.05  # of the price
 
 
 class Allowance(Bucket):
@@ -27,4 +33,27 @@ class Allowance(Bucket):
     """
 
     def __init__(self, workers: int = 1) -> None:
-        super().__init__(int(SHARE * min(1.0, HEARERS / workers) * SECOND_NS), SAVED_NS)
+        self._share = SHARE * min(1.0, HEARERS / workers)
+        super().__init__(int(self._share * SECOND_NS), SAVED_NS, SAVED_NS)
+        self.tasks = 0  # that have something to tell
+        self._price_ns = 0.0  # of one telling, and what was heard meanwhile
+        self._since_ns = 0  # spent since the last one
+
+    def spend(self, amount: int, now_ns: int) -> None:
+        super().spend(amount, now_ns)
+        self._since_ns += amount
+
+    def told(self) -> None:
+        """A task has told all it had to tell, and has spent what that took."""
+        self._price_ns += (self._since_ns - self._price_ns) * SMOOTHING
+        self._since_ns = 0
+
+    @property
+    def ample_ns(self) -> int:
+        """From then on something may be spent on what is not urgent."""
+        return self.free_ns + KEPT_NS
+
+    @property
+    def paying_ns(self) -> int:
+        """A task that has worked for so long since it last told may do it: if all did, that would be the share."""
+        return int(self.tasks * self._price_ns / self._share)

@@ -22,15 +22,16 @@ from tailrace.errors import TailraceError, shorten
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.feedback import BulkReceiver, Message, Receiver, Silent, has_feedback, hears_many
 
-LATEST_NS = 10 * MILLISECOND_NS
-"""A task that has something to tell waits no longer, whatever it costs."""
+LATE_NS = 10 * MILLISECOND_NS
+"""After this time it is urgent to tell something. After as many such times as the worker has tasks it is told whatever
+that costs, which is once in this time by all of them together."""
 
 TOGETHER = 32
-"""Where senders wait for it, so many tuples that have been run are told of at once: together they cost little each."""
+"""Where senders wait to hear of them, so many tuples that have been run are urgent: together they cost little each."""
 
-PAYING_NS = MILLISECOND_NS
-LONG_NS = 100 * MICROSECOND_NS
-"""Calls that took so long in all, and each of them on average, pay for being told of: a hundredth of that."""
+LONG_NS = MILLISECOND_NS
+EACH_NS = 100 * MICROSECOND_NS
+"""Calls are long that took so long in all, and each on average."""
 
 
 class ReceivingHalves:
@@ -64,6 +65,7 @@ class ReceivingHalves:
         self._edges = edges
         self._counters = counters
         self._allowance = allowance
+        allowance.tasks += 1
         self._looked_ns = 0
         self._clock = clock
         self._rng = rng
@@ -73,9 +75,11 @@ class ReceivingHalves:
         self._deaf = False  # whether nobody wants to hear what arrives
         self._awaited = False  # whether senders wait to hear of what has been run
         self._many: dict[int, BulkReceiver] = {}  # those of them that hear of many at once
+        self._late: list[Any] = []  # halves that want to know how late they hear
         self._done: deque[Run] = deque()
         self._untold = 0  # tuples in there; this and the next are about right where several threads add to them
         self._untold_ns = 0  # for which tasks were busy
+        self._first_ns = 0  # when the first of them had been run
         self._queued = 0  # tuples that came and have not been run
         self._early: list[tuple[int, Callable[[Any, int], None], Any]] = []  # under memberships yet to come
         self._bind_halves()
@@ -98,6 +102,7 @@ class ReceivingHalves:
             self._halves[edge.index] = half
             if hears_many(half):
                 self._many[edge.index] = half
+        self._late = [half for half in self._halves.values() if hasattr(half, "late_ns")]
         patient = all(getattr(half, "patient", False) for half in self._halves.values())
         self.patient = patient and self.hears_one
         self._awaited = any(getattr(half, "awaited", False) for half in self._halves.values())
@@ -143,6 +148,8 @@ class ReceivingHalves:
         self._ran((origin, bundle[5], said, None), 0)
 
     def _ran(self, run: Run, busy_ns: int) -> None:
+        if not self._untold:
+            self._first_ns = self._clock()
         self._done.append(run)
         self._untold += len(run[1])
         self._untold_ns += busy_ns
@@ -157,27 +164,34 @@ class ReceivingHalves:
         """Whether there is something to tell."""
         return bool(self._done or self._arrivals or self._unheard)
 
-    @property
-    def due_ns(self) -> int:
-        """From when on the task may look up: at once where it is worth it, else when it is earned, and soon anyway."""
-        if self._paid or (self._awaited and self._untold >= TOGETHER):
+    def due(self, idle: bool) -> bool:
+        """Whether there is something to tell, and it may be told. ``idle``: there is nothing left to run."""
+        return self.pending and self.due_ns(idle) <= self._clock()
+
+    def due_ns(self, idle: bool) -> int:
+        """From when on the task may look up: when it is earned, the sooner the more urgent it is, and soon anyway.
+
+        At once if its calls have paid for it, or if senders hold tuples until long calls have ended.
+        """
+        allowance, long = self._allowance, self._long
+        if (long and self._awaited) or self._untold_ns >= allowance.paying_ns > 0:
             return 0
-        return min(self._allowance.free_ns, self._looked_ns + LATEST_NS)
+        free_ns, late_ns = allowance.free_ns, self._looked_ns + LATE_NS
+        urgent = (long and idle) or (self._awaited and self._untold >= TOGETHER)
+        due_ns = free_ns if urgent else min(allowance.ample_ns, max(free_ns, late_ns))
+        return min(due_ns, self._looked_ns + LATE_NS * allowance.tasks)
 
     @property
-    def _paid(self) -> bool:
-        return self._untold_ns >= PAYING_NS and self._untold_ns >= self._untold * LONG_NS
-
-    @property
-    def due(self) -> bool:
-        """Whether there is something to tell, and it may be told."""
-        return self.pending and self.due_ns <= self._clock()
+    def _long(self) -> bool:
+        return self._untold_ns >= LONG_NS and self._untold_ns >= self._untold * EACH_NS
 
     def look_up(self) -> None:
         """Tell the halves what has arrived, then what has been run."""
         now_ns = self._clock()
         ended, arrivals, spent_ns = self._done, self._arrivals, 0
-        paid = self._paid
+        exempt = self._awaited and self._long
+        for half in self._late:
+            half.late_ns = now_ns - self._first_ns if self._untold else 0
         self._untold = self._untold_ns = 0
         known = len(ended)  # what ends from here on, in another thread, may not be among the arrivals below
         while self._unheard:
@@ -196,8 +210,9 @@ class ReceivingHalves:
         self._looked_ns = self._clock()
         spent_ns += self._looked_ns - now_ns
         self._counters.feedback_ns += spent_ns
-        if not paid:
+        if not exempt:
             self._allowance.spend(spent_ns, now_ns)
+            self._allowance.told()
 
     def _came(self, part: Any, at_ns: int) -> None:
         if len(part) == NOTE:
@@ -246,6 +261,8 @@ class ReceivingHalves:
                 self._many[edge].executed_many(sender, values, durations_ns, self._queued, now_ns)
             else:
                 self._ended_one_by_one(self._halves[edge], sender, run, now_ns)
+        except AssertionError:
+            raise
         except Exception as error:
             raise self._unreadable(edge, values[0] if len(values) == 1 else values, error) from error
 

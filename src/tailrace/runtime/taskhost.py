@@ -16,6 +16,7 @@ from tailrace.core.acks import Folds
 from tailrace.core.failure import traceback_of
 from tailrace.core.messages import ToWorker
 from tailrace.core.opentask import BatchTask
+from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import Note, urgent
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
@@ -186,7 +187,7 @@ class TaskHost:
         if self._mail:
             return True
         receiving = self.task.receiving
-        waiting = bool(self.task.queue) or (receiving is not None and receiving.due)
+        waiting = bool(self.task.queue) or (receiving is not None and receiving.due(idle=True))
         return waiting and not self._blocked_since_ns
 
     # -- moving between runners
@@ -345,7 +346,7 @@ class TaskHost:
     def _step(self, task: Task, now_ns: int) -> None:
         """Run tuples for about a slice, and have what they lead to leave."""
         receiving = task.receiving
-        if receiving is not None and receiving.due and not (receiving.patient and task.tap is None and task.runnable):
+        if receiving is not None and self._may_look_up(task, receiving):
             receiving.look_up()
             self._sender.flush_notes()  # now: the next call may be long
         ready_ns = task.ready_ns if isinstance(task, SourceTask) else None
@@ -356,13 +357,17 @@ class TaskHost:
             self._ended_ns = system_clock()
             self.worked_ns += self._ended_ns - started_ns
             running.label = ""
-            if receiving is not None and receiving.hears_one and receiving.due:
+            if receiving is not None and receiving.hears_one and receiving.due(not task.runnable):
                 receiving.look_up()
                 self._sender.flush_notes()  # before all else: the sender may have waited for this
         if task.told:
             self._tell(task.told)
         self._flush()
         self._make_room()
+
+    def _may_look_up(self, task: Task, receiving: ReceivingHalves) -> bool:
+        runnable = task.runnable
+        return receiving.due(not runnable) and not (receiving.patient and task.tap is None and runnable)
 
     def _tell(self, told: set[Task]) -> None:
         """Halves of these tasks have something to hear."""
@@ -459,7 +464,7 @@ class TaskHost:
         if self._blocked_since_ns or self._sender.waits_for_connection:
             return min(wake_ns, now_ns + 2 * MILLISECOND_NS)
         if task.receiving is not None and task.receiving.pending:
-            wake_ns = min(wake_ns, max(now_ns, task.receiving.due_ns))
+            wake_ns = min(wake_ns, max(now_ns, task.receiving.due_ns(idle=True)))
         if isinstance(task, BatchTask) and task.deadline_ns:
             wake_ns = min(wake_ns, task.deadline_ns)
         return wake_ns
