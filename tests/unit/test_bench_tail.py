@@ -79,13 +79,14 @@ def costlier_now(engine: Path, topology: str, tuples: int) -> float:
     return 10.0 if engine == BEFORE else {"words": 10.1, "chain": 10.2}.get(topology, 10.0)
 
 
-def dear_by_pace(grouping: Grouping, pace: tail_feedback.Pace, tuples: int) -> list[list[dict[str, Any]]]:
+def dear_by_pace(grouping: Grouping, pace: tail_feedback.Pace, tuples: int) -> list[dict[str, Any]]:
     """What would be seen if each sender cost a hundredth of a core, and twice that with pull, in the first interval."""
     share = 0.01 * pace.senders * (2 if grouping.name == "pull" else 1)
-    return [
-        [{"share": each, "bytes": 3 * tuples, "messages": tuples // 2} for each in (0.001, most)]
+    costs = [
+        [{"feedback": {"share": each, "bytes": 3 * tuples, "messages": tuples // 2}} for each in (0.001, most)]
         for most in (share, 0.001)
     ]
+    return [{"workers": workers, "latencyMs": {"complete": {"mean": 2.5}}} for workers in costs]
 
 
 def scheduled_run(bursts: Bursts, tail: Tail, **options: Any) -> BurstOutcome:
@@ -105,7 +106,7 @@ def no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail_groupings, "run_workload", simulated_run)
     monkeypatch.setattr(tail_replay, "run_workload", hedged_run)
     monkeypatch.setattr(tail_queues, "run_workload", simulated_queues)
-    monkeypatch.setattr(tail_feedback, "costs", dear_by_pace)
+    monkeypatch.setattr(tail_feedback, "progress_of", dear_by_pace)
     monkeypatch.setattr(tail_off, "cpu_us", costlier_now)
     monkeypatch.setattr(tail_off, "folder_before", lambda given: BEFORE)
     for part in (tail_send, tail_send_node, tail_send_kernel):
@@ -139,7 +140,7 @@ def test_the_keys_are_flat_and_complete() -> None:
     keys += [f"lbf_{place}{key}" for place in ("", "sim_") for key in ("backlog_cut", "blocked_ratio", "slowest_cut")]
     keys += [f"lbf_node_{place}{key}" for place in ("", "sim_") for key in ("backlog_cut", "slowest_cut", "mean_cut")]
     keys += [f"feedback_{p}_{pace}_share" for p in tail_feedback.GROUPINGS for pace in tail_feedback.PACES]
-    keys += ["feedback_share"]
+    keys += ["feedback_share", *(f"feedback_{p}_long_mean_ms" for p in tail_feedback.GROUPINGS)]
     names = [*tail_send.SCHEDULERS, *tail_send_node.WAYS]
     keys += [f"lbf_{place}{name}_largest" for place in ("", "sim_") for name in names]
     for key in keys:
@@ -181,7 +182,8 @@ def test_feedback_is_shown_at_its_worst() -> None:
     result = run_tail_benchmark(rows, SIZES, lines.append)
     assert result["feedback_pull_flat_out_share"] == 0.02 and result["feedback_share"] == 0.06
     assert result["feedback_osg_slow_bytes"] == 6 and result["feedback_osg_slow_messages"] == 1
-    assert lines[0].split(maxsplit=1)[1].split() == ["feedback,", "osg,", "1,000/s", "1.0%", "of", "a", "core"]
+    assert lines[0].split(maxsplit=1)[1].split()[:3] == ["feedback,", "osg,", "1,000/s"]
+    assert lines[0].endswith("mean 2.5 ms, 1.0% of a core"), lines[0]
     shown = render_table(rows, result)
     (pulled,) = (line for line in shown.splitlines() if line.startswith("pull"))
     assert pulled.split()[1::2][:4] == ["2.0%", "2.0%", "2.0%", "6.0%"]

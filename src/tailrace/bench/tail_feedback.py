@@ -1,20 +1,23 @@
 """The row about feedback: which share of a core load-aware groupings take for it, by how fast tuples come.
 
-Calls do next to nothing, so that there is as much to tell as there can be. What is shown is the largest share that any
-worker had in any interval of a run, choosing left out.
+Calls do next to nothing, so that there is as much to tell as there can be, or sleep for a millisecond, which is long
+enough for each to be worth telling of. What is shown is the largest share that any worker had in any interval of a run,
+choosing left out.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from tailrace.bench.tail import Result, Row, Samples, TailSizes
 from tailrace.bench.tail_groupings import WORKERS
 from tailrace.bench.turns import Contest, Figures, aligned, range_of
 from tailrace.bench.workloads.hosting import host
+from tailrace.clock import MILLISECOND_NS, SECOND_NS
+from tailrace.metrics.progress import Progress
 from tailrace.policy import Grouping, latency_balanced, least_work, osg, power_of_two, pull
 from tailrace.runtime.connectors import at_rate, from_iterable, to_call
 from tailrace.runtime.run import Run
@@ -35,6 +38,7 @@ class Pace:
     title: str
     rate_per_s: int | None  # as fast as they can
     senders: int = 1
+    call_ns: int = 0  # for which a call sleeps
 
     def tuples(self, sizes: TailSizes) -> int:
         return FLAT_OUT * sizes.tuples if self.rate_per_s is None else min(sizes.tuples, MOST_S * self.rate_per_s)
@@ -45,6 +49,7 @@ PACES: Mapping[str, Pace] = {
     "fast": Pace("10,000/s", 10_000),
     "flat_out": Pace("flat out", None),
     "senders": Pace("flat out, 3 senders", None, 3),
+    "long": Pace("2,700/s, 1 ms each", 2_700, call_ns=MILLISECOND_NS),
 }
 
 GROUPINGS: Mapping[str, Callable[[], Grouping]] = {
@@ -65,6 +70,12 @@ def _next(number: int) -> int:
     return number + 1
 
 
+def _after(call_ns: int, number: int) -> int:
+    if call_ns:
+        time.sleep(call_ns / SECOND_NS)
+    return number + 1
+
+
 def _nothing(number: int) -> None:
     """Where tuples end."""
 
@@ -76,21 +87,22 @@ def start(grouping: Grouping, pace: Pace, tuples: int) -> Run:
     stream = topology.source("numbers", source)
     if pace.senders > 1:
         stream = stream.map("spread", _next, tasks=pace.senders)
-    stream.map("work", _next, tasks=TASKS, grouping=grouping).sink("end", to_call(_nothing), tasks=TASKS)
+    work = partial(_after, pace.call_ns)
+    stream.map("work", work, tasks=TASKS, grouping=grouping).sink("end", to_call(_nothing), tasks=TASKS)
     run: Run = topology.run(host(), workers=WORKERS)
     return run
 
 
-def costs(grouping: Grouping, pace: Pace, tuples: int) -> list[list[dict[str, Any]]]:
-    """What feedback cost each worker, whenever somebody looked."""
+def progress_of(grouping: Grouping, pace: Pace, tuples: int) -> list[Progress]:
+    """What was seen whenever somebody looked."""
     run = start(grouping, pace, tuples)
-    seen: list[list[dict[str, Any]]] = []
+    seen: list[Progress] = []
     try:
         over = False
         while not over:
             over = run.awaitTermination(LOOK_S)
             if run.lastProgress is not None:
-                seen.append([worker["feedback"] for worker in run.lastProgress["workers"]])
+                seen.append(run.lastProgress)
     finally:
         run.stop()
     return seen
@@ -99,12 +111,14 @@ def costs(grouping: Grouping, pace: Pace, tuples: int) -> list[list[dict[str, An
 def measure(policy: str, place: str, sizes: TailSizes) -> Figures:
     pace = PACES[place]
     tuples = pace.tuples(sizes)
-    seen = costs(GROUPINGS[policy](), pace, tuples)
+    seen = progress_of(GROUPINGS[policy](), pace, tuples)
+    costs = [[worker["feedback"] for worker in progress["workers"]] for progress in seen]
     key = f"{NAME}_{policy}_{place}"
     return {
-        f"{key}_share": max(cost["share"] for workers in seen for cost in workers),
-        f"{key}_bytes": sum(cost["bytes"] for cost in seen[-1]) / tuples,
-        f"{key}_messages": sum(cost["messages"] for cost in seen[-1]) / tuples,
+        f"{key}_share": max(cost["share"] for workers in costs for cost in workers),
+        f"{key}_bytes": sum(cost["bytes"] for cost in costs[-1]) / tuples,
+        f"{key}_messages": sum(cost["messages"] for cost in costs[-1]) / tuples,
+        f"{key}_mean_ms": seen[-1]["latencyMs"]["complete"]["mean"],
     }
 
 
