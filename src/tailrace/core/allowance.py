@@ -11,7 +11,7 @@ from __future__ import annotations
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.core.bucket import Bucket
 
-SHARE = 0.015
+SHARE = 0.016
 """Of a core. Somewhat below the 2% that are promised: what senders hear is spent, but does not wait."""
 
 HEARERS = 3
@@ -45,7 +45,7 @@ class Allowance(Bucket):
 
     def told(self) -> None:
         """A task has told all it had to tell, and has spent what that took."""
-        self._price_ns += (self._since_ns - self._price_ns) * SMOOTHING
+        self._price_ns += (self._since_ns - self._price_ns) * (SMOOTHING if self._price_ns else 1)
         self._since_ns = 0
 
     @property
