@@ -75,6 +75,10 @@ def test_what_pays_for_a_telling_is_its_price_shared_out_among_tasks() -> None:
         allowance.spend(10 * MICROSECOND_NS, DAY_NS)
         allowance.told()
     assert allowance.paying_ns == pytest.approx(3 * 30 * MICROSECOND_NS / SHARE, rel=0.01)
+    for _ in range(100):
+        allowance.spend(MS, DAY_NS)
+        allowance.told_for_free()
+    assert allowance.paying_ns == pytest.approx(3 * 30 * MICROSECOND_NS / SHARE, rel=0.01)
 
 
 class Desk:

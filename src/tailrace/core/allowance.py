@@ -48,6 +48,10 @@ class Allowance(Bucket):
         self._price_ns += (self._since_ns - self._price_ns) * (SMOOTHING if self._price_ns else 1)
         self._since_ns = 0
 
+    def told_for_free(self) -> None:
+        """What was heard meanwhile was heard because of that."""
+        self._since_ns = 0
+
     @property
     def ample_ns(self) -> int:
         """From then on something may be spent on what is not urgent."""

@@ -210,7 +210,9 @@ class ReceivingHalves:
         self._looked_ns = self._clock()
         spent_ns += self._looked_ns - now_ns
         self._counters.feedback_ns += spent_ns
-        if not exempt:
+        if exempt:
+            self._allowance.told_for_free()
+        else:
             self._allowance.spend(spent_ns, now_ns)
             self._allowance.told()
 

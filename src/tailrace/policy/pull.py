@@ -52,7 +52,7 @@ class _PullChooser:
         self._random = rng.random
         self._tokens: dict[int, int] = {}  # of each task that has left any
         self._open: set[int] = set()  # tasks
-        self._sent = [0] * tasks  # by tokens, less those for which new ones have come
+        self._sent = [0] * tasks  # by tokens, less those for which credits have come since
         self._alone: LoneSender | None = None  # once it is known that nobody else sends
         self._line: deque[tuple[int, int]] = deque()  # when tuples were held, and how many of them
         self._held = 0  # in all
@@ -114,8 +114,7 @@ class _PullChooser:
         assert isinstance(message, Credit), message
         if message.open:
             self._open.add(task)
-        if message.token:
-            self._sent[task] = max(0, self._sent[task] - message.tuples)
+        self._sent[task] = max(0, self._sent[task] - message.tuples)
         return (task,) * self._use(task, message)
 
     def _use(self, task: int, credit: Credit) -> int:

@@ -70,9 +70,9 @@ class PullReceiver:
         self._coming = [0] * senders  # all of them
         self._here = [0] * senders  # tuples of each that are queued or running
         self._taken = 0  # granted, queued or running
+        self.late_ns = 0  # since the first of the tuples was run that it is told of; whoever tells sets it
+        self._lateness_ns = 0.0  # this and the next are means
         self._round_trip_ns = 0.0
-        self.late_ns = 0  # since the first of them was run, when it is told of tuples; whoever tells sets it
-        self._lateness_ns = 0.0
         self._duration_ns = 0.0
 
     @property
@@ -138,6 +138,7 @@ class PullReceiver:
         self._taken -= tuples
         weight = min(1.0, SMOOTHING * tuples) if self._duration_ns else 1
         self._duration_ns += (busy_ns / tuples - self._duration_ns) * weight
+        self._lateness_ns += (self.late_ns - self._lateness_ns) * SMOOTHING
         self._told, self._now_ns = True, now_ns
 
     def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
@@ -170,7 +171,6 @@ class PullReceiver:
     # -- what it gives out
 
     def _give_out(self, now_ns: int) -> None:
-        self._lateness_ns += (self.late_ns - self._lateness_ns) * SMOOTHING
         most = self._most()
         if most >= 2 * len(self._senders):
             self._open = True
