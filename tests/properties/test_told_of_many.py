@@ -200,13 +200,14 @@ def test_a_task_that_stood_open_grants_nothing_before_it_has_all_its_tokens_back
 def test_what_is_sent_to_a_task_that_stands_open_says_nothing() -> None:
     half = pull().bind(2, Random(1))
     half.tick(MS)
-    assert list(half.hear(0, Credit(True, tuples=3, open=True), MS)) == []
-    assert list(half.hear(1, Credit(True), MS)) == []
-    assert sorted(half.choose_many("abc")) == [0, 0, 1], "to the one with the fewest, in turn"
-    assert [message for _, message in half.attached] == [InLine(0, 0, token=True)]
+    assert list(half.hear(0, Credit(True, tuples=4, open=True), MS)) == []
+    assert list(half.hear(1, Credit(True, tuples=2, open=True), MS)) == []
+    assert list(half.choose_many("abcde")) == [0, 1, 0, 1, 0], "in turn"
+    assert not half.attached
     half.hear(0, Revoke(answer=True), MS)
     assert half.credits == 0 and half.outbox == [(0, InLine(0, 0, revoked=True))]
-    assert list(half.choose_many("d")) == [HELD]
+    assert list(half.hear(0, Credit(True), MS)) == []
+    assert list(half.choose_many("fg")) == [0, HELD] and half.attached == [(0, InLine(0, 0, token=True))]
 
 
 def test_a_task_that_is_told_late_makes_room_for_what_it_runs_meanwhile() -> None:

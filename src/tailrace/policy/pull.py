@@ -17,8 +17,9 @@ behave as one queue in front of all tasks, which is what exact knowledge of all 
 
 Where calls are much shorter than trips, or tasks are told late what they have run, nothing is gained by holding tuples,
 and much is lost by waiting for grants. There a task *stands open*: it leaves every sender as many tokens as it has room
-for, and hands out new ones for what it has run, whoever waits. When calls get longer it takes them back, and grants
-nothing to a sender before that has answered.
+for, and hands out new ones for what it has run, whoever waits. Senders use them in turn: what they know of queues is
+too old to go by. When calls get longer a task takes its tokens back, and grants nothing to a sender before that has
+answered.
 
 A sender that is alone knows all this without being told: see ``pull_alone``.
 """
@@ -52,7 +53,6 @@ class _PullChooser:
         self._random = rng.random
         self._tokens: dict[int, int] = {}  # of each task that has left any
         self._open: set[int] = set()  # tasks
-        self._sent = [0] * tasks  # by tokens, less those for which credits have come since
         self._alone: LoneSender | None = None  # once it is known that nobody else sends
         self._line: deque[tuple[int, int]] = deque()  # when tuples were held, and how many of them
         self._held = 0  # in all
@@ -88,15 +88,14 @@ class _PullChooser:
             self._tell(None)
 
     def _spend_token(self, position: int) -> int:
-        """Of the task that has the fewest tuples. If it is one of several, a random one: others see the same tasks."""
-        tokens, sent = self._tokens, self._sent
-        fewest = min([sent[task] for task in tokens])
-        tasks = [task for task in tokens if sent[task] == fewest]
-        task = tasks[int(self._random() * len(tasks))] if len(tasks) > 1 else tasks[0]
-        sent[task] += 1
-        tokens[task] -= 1
-        if not tokens[task]:
-            del tokens[task]
+        """In turn of tasks that stand open; else of a random one: others have tokens of the same tasks."""
+        tokens = self._tokens
+        task = next(iter(tokens))
+        if task not in self._open:
+            task = list(tokens)[int(self._random() * len(tokens))]
+        left = tokens.pop(task) - 1
+        if left:
+            tokens[task] = left  # behind the others
         if task not in self._open:
             self.attached.append((position, InLine(0, 0, token=True)))
         return task
@@ -114,7 +113,6 @@ class _PullChooser:
         assert isinstance(message, Credit), message
         if message.open:
             self._open.add(task)
-        self._sent[task] = max(0, self._sent[task] - message.tuples)
         return (task,) * self._use(task, message)
 
     def _use(self, task: int, credit: Credit) -> int:
