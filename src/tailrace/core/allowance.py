@@ -11,7 +11,7 @@ from __future__ import annotations
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.core.bucket import Bucket
 
-SHARE = 0.016
+SHARE = 0.015
 """Of a core. Somewhat below the 2% that are promised: what senders hear is spent, but does not wait."""
 
 HEARERS = 3
