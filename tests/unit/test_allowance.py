@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from neighbours import Stepped, Worker
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, system_clock
-from tailrace.core.allowance import HEARERS, KEPT_NS, SAVED_NS, SHARE, Allowance
+from tailrace.core.allowance import BOUND, HEARERS, KEPT_NS, SAVED_NS, SHARE, Allowance
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.messages import Position
@@ -77,8 +77,17 @@ def test_what_pays_for_a_telling_is_its_price_shared_out_among_tasks() -> None:
     assert allowance.paying_ns == pytest.approx(3 * 30 * MICROSECOND_NS / SHARE, rel=0.01)
     for _ in range(100):
         allowance.spend(MS, DAY_NS)
-        allowance.told_for_free()
+        allowance.spend_within_bound(MS, DAY_NS)
     assert allowance.paying_ns == pytest.approx(3 * 30 * MICROSECOND_NS / SHARE, rel=0.01)
+
+
+def test_what_tuples_wait_for_has_a_larger_share_within_one_bound() -> None:
+    allowance = Allowance()
+    half_ns = int(BOUND * SAVED_NS / 2)
+    allowance.spend_within_bound(half_ns, DAY_NS)
+    assert allowance.free_ns == 0 and allowance.bound_ns == pytest.approx(DAY_NS - SAVED_NS // 2)
+    allowance.spend(half_ns, DAY_NS)
+    assert allowance.bound_ns == pytest.approx(DAY_NS) and allowance.free_ns > DAY_NS - SAVED_NS // 2
 
 
 class Desk:
@@ -171,13 +180,16 @@ def test_many_calls_are_urgent_where_senders_wait_for_it(grouping: Grouping, urg
 
 
 @pytest.mark.parametrize("senders", [1, 2])
-def test_nobody_is_kept_waiting_for_a_task_with_long_calls(senders: int) -> None:
+def test_nobody_is_kept_waiting_for_a_task_with_long_calls_within_the_bound(senders: int) -> None:
     desk = Desk(pull(), senders)
     desk.run(1, LONG_NS)
     assert desk.halves.due(idle=True) and desk.halves.due(idle=False)
     spent_ns = desk.allowance.free_ns
     desk.halves.look_up()
     assert desk.allowance.free_ns == spent_ns, "which is not what others have to wait for"
+    desk.allowance.spend_within_bound(3 * MS, DAY_NS)
+    desk.run(1, LONG_NS)
+    assert not desk.halves.due(idle=True) and desk.due_after_ns(idle=True) == 4 * LATE_NS
 
 
 # -- what a host makes of it

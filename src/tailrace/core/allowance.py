@@ -4,6 +4,8 @@ Each says afterwards what it has spent. Whoever wants to look up waits until all
 has to tell is told together then, for less. A worker that spends little saves a little, so that feedback is at once
 wherever tuples are few or come in bursts; half of that is kept for what is urgent. And whoever has worked for so long
 that its part of the share pays for it need not wait for others.
+
+What tuples wait for has a larger share, which is the bound of all.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.core.bucket import Bucket
 
 SHARE = 0.015
-"""Of a core. Somewhat below the 2% that are promised: what senders hear is spent, but does not wait."""
+BOUND = 0.018
+"""Of a core. Below the 2% that are promised: what senders hear is spent, but does not wait."""
 
 HEARERS = 3
 """Workers whose reports a sender can hear within its own share. Where there are more, each spends less."""
@@ -33,29 +36,38 @@ class Allowance(Bucket):
     """
 
     def __init__(self, workers: int = 1) -> None:
-        self._share = SHARE * min(1.0, HEARERS / workers)
+        part = min(1.0, HEARERS / workers)
+        self._share = SHARE * part
         super().__init__(int(self._share * SECOND_NS), SAVED_NS, SAVED_NS)
+        self._all = Bucket(int(BOUND * part * SECOND_NS), SAVED_NS, SAVED_NS)
         self.tasks = 0  # that have something to tell
         self._price_ns = 0.0  # of one telling, and what was heard meanwhile
         self._since_ns = 0  # spent since the last one
 
     def spend(self, amount: int, now_ns: int) -> None:
         super().spend(amount, now_ns)
+        self._all.spend(amount, now_ns)
         self._since_ns += amount
+
+    def spend_within_bound(self, amount: int, now_ns: int) -> None:
+        """On what tuples wait for. What was heard meanwhile was heard because of that."""
+        self._all.spend(amount, now_ns)
+        self._since_ns = 0
 
     def told(self) -> None:
         """A task has told all it had to tell, and has spent what that took."""
         self._price_ns += (self._since_ns - self._price_ns) * (SMOOTHING if self._price_ns else 1)
         self._since_ns = 0
 
-    def told_for_free(self) -> None:
-        """What was heard meanwhile was heard because of that."""
-        self._since_ns = 0
-
     @property
     def ample_ns(self) -> int:
         """From then on something may be spent on what is not urgent."""
         return self.free_ns + KEPT_NS
+
+    @property
+    def bound_ns(self) -> int:
+        """From then on something may be spent on what tuples wait for."""
+        return self._all.free_ns
 
     @property
     def paying_ns(self) -> int:

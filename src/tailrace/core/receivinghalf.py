@@ -171,14 +171,17 @@ class ReceivingHalves:
     def due_ns(self, idle: bool) -> int:
         """From when on the task may look up: when it is earned, the sooner the more urgent it is, and soon anyway.
 
-        At once if its calls have paid for it, or if senders hold tuples until long calls have ended.
+        Senders that hold tuples until long calls have ended wait for nothing but the bound.
         """
         allowance, long = self._allowance, self._long
-        if (long and self._awaited) or self._untold_ns >= allowance.paying_ns > 0:
+        if self._untold_ns >= allowance.paying_ns > 0:
             return 0
-        free_ns, late_ns = allowance.free_ns, self._looked_ns + LATE_NS
-        urgent = (long and idle) or (self._awaited and self._untold >= TOGETHER)
-        due_ns = free_ns if urgent else min(allowance.ample_ns, max(free_ns, late_ns))
+        if long and self._awaited:
+            due_ns = allowance.bound_ns
+        elif (long and idle) or (self._awaited and self._untold >= TOGETHER):
+            due_ns = allowance.free_ns
+        else:
+            due_ns = min(allowance.ample_ns, max(allowance.free_ns, self._looked_ns + LATE_NS))
         return min(due_ns, self._looked_ns + LATE_NS * allowance.tasks)
 
     @property
@@ -189,7 +192,7 @@ class ReceivingHalves:
         """Tell the halves what has arrived, then what has been run."""
         now_ns = self._clock()
         ended, arrivals, spent_ns = self._done, self._arrivals, 0
-        exempt = self._awaited and self._long
+        awaited = self._awaited and self._long
         for half in self._late:
             half.late_ns = now_ns - self._first_ns if self._untold else 0
         self._untold = self._untold_ns = 0
@@ -210,8 +213,8 @@ class ReceivingHalves:
         self._looked_ns = self._clock()
         spent_ns += self._looked_ns - now_ns
         self._counters.feedback_ns += spent_ns
-        if exempt:
-            self._allowance.told_for_free()
+        if awaited:
+            self._allowance.spend_within_bound(spent_ns, now_ns)
         else:
             self._allowance.spend(spent_ns, now_ns)
             self._allowance.told()
