@@ -136,6 +136,23 @@ def test_feedback_is_counted_by_worker_and_its_share_by_interval() -> None:
     }
 
 
+def test_a_share_is_of_the_time_between_a_tasks_own_reports() -> None:
+    progress, one = builder(), task("count", 0, feedback_ns=0, busy_ns=0)
+    one.at_ns = 900 * MILLISECOND_NS
+    progress.update(0, 1, [one.snapshot()])
+    build(progress, 1, workers=[worker(0)])
+    one.at_ns, one.feedback_ns, one.busy_ns = 2_100 * MILLISECOND_NS, 12 * MILLISECOND_NS, 600 * MILLISECOND_NS
+    progress.update(0, 1, [one.snapshot()])
+    found = build(progress, 2, workers=[worker(0)])
+    assert found["workers"][0]["feedback"]["share"] == 0.01, "1.2 s went by for the task, and 1 s here"
+    assert found["operators"][1]["tasks"][0]["busyRatio"] == 0.5
+    elsewhere = task("count", 0, on=1, feedback_ns=20 * MILLISECOND_NS)
+    elsewhere.at_ns = 5 * MILLISECOND_NS
+    progress.update(1, 2, [elsewhere.snapshot()])
+    found = build(progress, 3, workers=[worker(1)])
+    assert found["workers"][0]["feedback"]["share"] == 0.02, "clocks of two machines have nothing in common"
+
+
 def test_task_entry_has_all_its_numbers() -> None:
     progress = builder()
     count = task("count", 1, on=2, received=10, emitted=9, queued=4, skipped=3, dead_letters=2, duplicates=1)

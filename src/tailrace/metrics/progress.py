@@ -67,12 +67,23 @@ class _Group:
 
     def busy_ratio(self) -> float:
         """The mean over the tasks; above 1 where a task executes several tuples at once."""
-        capacity_ns = self.interval_ns * len(self.now)
-        return round(self.delta("busy_ns") / capacity_ns, 4) if capacity_ns > 0 else 0.0
+        return round(self._share("busy_ns") / len(self.now), 4) if self.now else 0.0
 
     def share(self, name: str) -> float:
         """Of one core's time."""
-        return round(self.delta(name) / self.interval_ns, 5) if self.interval_ns > 0 else 0.0
+        return round(self._share(name), 5)
+
+    def _share(self, name: str) -> float:
+        """The time counted is over that between two reports of a task, which do not come when progress is built."""
+        before = {task.key: task for task in self.earlier}
+        shares = 0.0
+        for task in self.now:
+            earlier, elapsed_ns = before.get(task.key), self.interval_ns
+            if earlier is not None and task.worker == earlier.worker and 0 < earlier.at_ns < task.at_ns:
+                elapsed_ns = task.at_ns - earlier.at_ns
+            spent_ns = getattr(task, name) - (getattr(earlier, name) if earlier is not None else 0)
+            shares += spent_ns / elapsed_ns if elapsed_ns > 0 else 0.0
+        return shares
 
     def histogram(self, name: str) -> Histogram:
         return _merge(self.now, name)
