@@ -1,8 +1,8 @@
 """The row about feedback: which share of a core load-aware groupings take for it, by how fast tuples come.
 
-Calls do next to nothing, so that there is as much to tell as there can be, or sleep for a millisecond, which is long
-enough for each to be worth telling of. What is shown is the largest share that any worker had in any interval of a run,
-choosing left out.
+Calls do next to nothing, so that there is as much to tell as there can be, or sleep for a millisecond or two, which is
+long enough for each to be worth telling of. What is shown is the largest share that any worker had in any interval of a
+run, choosing left out.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ PACES: Mapping[str, Pace] = {
     "flat_out": Pace("flat out", None),
     "senders": Pace("flat out, 3 senders", None, 3),
     "long": Pace("2,700/s, 1 ms each", 2_700, call_ns=MILLISECOND_NS),
+    "long_senders": Pace("1,600/s, 2 ms each, 3 senders", 1_600, 3, 2 * MILLISECOND_NS),
 }
 
 GROUPINGS: Mapping[str, Callable[[], Grouping]] = {
