@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from neighbours import Stepped, Worker
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, system_clock
-from tailrace.core.allowance import BOUND, HEARERS, KEPT_NS, SAVED_NS, SHARE, Allowance
+from tailrace.core.allowance import BOUND, FEEDBACK_SHARE, HEARERS, KEPT_NS, REPORTS, SAVED_NS, Allowance
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.messages import Position
@@ -27,6 +27,7 @@ from tailrace.topology import Kind, Topology
 MS = MILLISECOND_NS
 DAY_NS = 86_400 * SECOND_NS
 ORIGIN = (0, 0, 0)
+SHARE = FEEDBACK_SHARE * REPORTS  # which all but what tuples wait for have
 
 
 def test_what_is_spent_must_be_earned() -> None:
@@ -44,6 +45,15 @@ def test_many_workers_that_report_to_one_spend_less_each() -> None:
         allowance.spend(MS // 10, DAY_NS)
     saved_ns = DAY_NS - SAVED_NS
     assert many.free_ns - saved_ns == pytest.approx(4 * (few.free_ns - saved_ns))
+
+
+def test_who_wants_to_spend_more_may() -> None:
+    usual, more = Allowance(), Allowance(share=3 * FEEDBACK_SHARE)
+    for allowance in (usual, more):
+        allowance.spend(MS // 10, DAY_NS)
+    saved_ns = DAY_NS - SAVED_NS
+    assert usual.free_ns - saved_ns == pytest.approx(3 * (more.free_ns - saved_ns))
+    assert usual.bound_ns - saved_ns == pytest.approx(3 * (more.bound_ns - saved_ns))
 
 
 @given(
@@ -75,15 +85,16 @@ def test_what_pays_for_a_telling_is_its_price_shared_out_among_tasks() -> None:
         allowance.spend(10 * MICROSECOND_NS, DAY_NS)
         allowance.told()
     assert allowance.paying_ns == pytest.approx(3 * 30 * MICROSECOND_NS / SHARE, rel=0.01)
-    for _ in range(100):
-        allowance.spend(MS, DAY_NS)
-        allowance.spend_within_bound(MS, DAY_NS)
-    assert allowance.paying_ns == pytest.approx(3 * 30 * MICROSECOND_NS / SHARE, rel=0.01)
+    for _ in range(200):
+        allowance.spend(20 * MICROSECOND_NS, DAY_NS)
+        allowance.spend_within_bound(40 * MICROSECOND_NS, DAY_NS)
+        allowance.told()
+    assert allowance.paying_ns == pytest.approx(3 * 60 * MICROSECOND_NS / SHARE, rel=0.01), "whoever waits for it"
 
 
 def test_what_tuples_wait_for_has_a_larger_share_within_one_bound() -> None:
     allowance = Allowance()
-    half_ns = int(BOUND * SAVED_NS / 2)
+    half_ns = int(FEEDBACK_SHARE * BOUND * SAVED_NS / 2)
     allowance.spend_within_bound(half_ns, DAY_NS)
     assert allowance.free_ns == 0 and allowance.bound_ns == pytest.approx(DAY_NS - SAVED_NS // 2)
     allowance.spend(half_ns, DAY_NS)
@@ -93,15 +104,15 @@ def test_what_tuples_wait_for_has_a_larger_share_within_one_bound() -> None:
 class Desk:
     """The receiving halves of a task in a worker of four that has spent all it may for the next second."""
 
-    def __init__(self, grouping: Grouping, senders: int = 1) -> None:
+    def __init__(self, grouping: Grouping, senders: int = 1, clock: ManualClock | None = None) -> None:
         topology = Topology("t")
         source = topology.source("s", from_iterable(range(3)), tasks=senders)
         source.map("work", str, tasks=2, grouping=grouping).sink("out", to_call(print))
         plan = make_plan(topology, 1)
-        self.clock, self.allowance = ManualClock(DAY_NS), Allowance()
-        counters = TaskCounters("work", 0, 0)
+        self.clock, self.allowance = clock or ManualClock(DAY_NS), Allowance()
+        self.counters = TaskCounters("work", 0, 0)
         edges = [edge for edge in plan.edges if edge.feedback]
-        self.halves = ReceivingHalves(plan, senders, edges, counters, self.allowance, self.clock, Random(1))
+        self.halves = ReceivingHalves(plan, senders, edges, self.counters, self.allowance, self.clock, Random(1))
         assert self.allowance.tasks == 1
         self.allowance.tasks = 4
         self.halves.look_up()
@@ -190,6 +201,49 @@ def test_nobody_is_kept_waiting_for_a_task_with_long_calls_within_the_bound(send
     desk.allowance.spend_within_bound(3 * MS, DAY_NS)
     desk.run(1, LONG_NS)
     assert not desk.halves.due(idle=True) and desk.due_after_ns(idle=True) == 4 * LATE_NS
+
+
+class Costly(ManualClock):
+    """While somebody looks up, whatever looks at it takes a while."""
+
+    tick_ns = 0
+
+    def __call__(self) -> int:
+        self.advance(self.tick_ns)
+        return super().__call__()
+
+    def look_up(self, halves: ReceivingHalves) -> None:
+        self.tick_ns = 40 * MICROSECOND_NS
+        halves.look_up()
+        self.tick_ns = 0
+
+
+@pytest.mark.parametrize("grouping", [power_of_two(), pull()])
+@pytest.mark.parametrize("senders", [1, 3])
+@pytest.mark.parametrize("call_ns", [MS // 10, 2 * MS, 3 * MS, 6 * MS])
+@pytest.mark.parametrize("heard_ns", [0, 60 * MICROSECOND_NS])
+def test_all_that_a_busy_worker_tells_and_hears_is_within_its_share(
+    grouping: Grouping, senders: int, call_ns: int, heard_ns: int
+) -> None:
+    clock = Costly(DAY_NS)
+    desk = Desk(grouping, senders, clock)
+    desk.allowance.tasks = 1
+    for second in range(3):
+        began_ns, spent_ns, told = clock(), -desk.counters.feedback_ns, 0
+        while clock() < began_ns + SECOND_NS:
+            desk.halves.arrived([(1, 0, 1, 1, None, [1], ORIGIN, None)], mixed=False)
+            if desk.halves.due(idle=False):
+                clock.look_up(desk.halves)
+            clock.advance(call_ns)
+            desk.halves.executed_run(ORIGIN, [1], [call_ns])
+            if desk.halves.due(idle=True):
+                clock.look_up(desk.halves)
+                told += 1
+                desk.allowance.spend(heard_ns, clock())
+                spent_ns += heard_ns
+        spent_ns += desk.counters.feedback_ns
+        if second:
+            assert told > 10 and spent_ns < FEEDBACK_SHARE * (clock() - began_ns)
 
 
 # -- what a host makes of it

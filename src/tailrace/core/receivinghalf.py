@@ -179,9 +179,9 @@ class ReceivingHalves:
         if long and self._awaited:
             due_ns = allowance.bound_ns
         elif (long and idle) or (self._awaited and self._untold >= TOGETHER):
-            due_ns = allowance.free_ns
+            due_ns = allowance.urgent_ns
         else:
-            due_ns = min(allowance.ample_ns, max(allowance.free_ns, self._looked_ns + LATE_NS))
+            due_ns = min(allowance.ample_ns, max(allowance.urgent_ns, self._looked_ns + LATE_NS))
         return min(due_ns, self._looked_ns + LATE_NS * allowance.tasks)
 
     @property
@@ -217,6 +217,7 @@ class ReceivingHalves:
             self._allowance.spend_within_bound(spent_ns, now_ns)
         else:
             self._allowance.spend(spent_ns, now_ns)
+        if known:
             self._allowance.told()
 
     def _came(self, part: Any, at_ns: int) -> None:
