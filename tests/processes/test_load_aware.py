@@ -125,6 +125,23 @@ def _held(run: tr.Run) -> int:
     return int(sum(task["held"] for operator in progress["operators"] for task in operator["tasks"]))
 
 
+def a_millisecond(number: int) -> int:
+    time.sleep(0.001)
+    return number
+
+
+def test_who_allows_feedback_more_of_a_core_is_told_more() -> None:
+    told = []
+    for share in (0.001, 1.0):
+        topology = tr.Topology("share")
+        numbers = topology.source("numbers", tr.from_iterable(range(800)))
+        work = numbers.map("work", a_millisecond, tasks=2, kind="blocking", grouping=tr.power_of_two())
+        work.sink("out", tr.to_call(same))
+        with running(topology, workers=2, feedback_share=share) as run:
+            told.append(sum(worker["feedback"]["messages"] for worker in finish(run)["workers"]))
+    assert 0 < 2 * told[0] < told[1]
+
+
 def by_cost(pair: tuple[int, int]) -> int:
     time.sleep(pair[1] / 1000)
     return pair[0]

@@ -34,6 +34,8 @@ from tailrace.runtime.options import RunOptions
             "a node's link without a limit: link_scope='node': how much is it, link_mbps=…?",
         ),
         ({"outgoing_tuples": 1.5}, "option must be a whole number: outgoing_tuples=1.5; did you mix two up?"),
+        ({"feedback_share": 3}, "more than a core: feedback_share=3; did you mean 0.03?"),
+        ({"feedback_share": 0}, "option must be a positive number: feedback_share=0; did you mix two up?"),
         ({"record": True}, "not a folder: record=True; did you mix two options up?"),
     ],
 )
@@ -44,5 +46,5 @@ def test_values_that_make_no_sense(options: dict[str, Any], text: str) -> None:
 
 
 def test_an_unknown_option_is_named_beside_the_known_ones() -> None:
-    with pytest.raises(OptionError, match=r"^unknown option: maxpending; known=checkpoint, heartbeat_timeout_s, link_"):
+    with pytest.raises(OptionError, match=r"^unknown option: maxpending; known=checkpoint, feedback_share, heartbeat_"):
         RunOptions.of({"maxpending": 3})

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
+from tailrace.core.allowance import FEEDBACK_SHARE
 from tailrace.core.coordinator import CoordinatorLimits
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.outgoing import OUTGOING_TUPLES
@@ -31,6 +32,7 @@ class RunOptions:
     stop_timeout_s: float = 10.0  # for workers to close their tasks once all is done
     record: str | PathLike[str] | None = None  # a folder for what the simulator needs to play the run again
     tail: Tail = PLAIN  # the techniques against the tail that are on
+    feedback_share: float = FEEDBACK_SHARE  # of a core that load-aware groupings may take in a worker to tell of load
     outgoing_tuples: int = OUTGOING_TUPLES  # that a task under a send scheduler may have waiting to leave its worker
     link_mbps: float | None = None  # megabits a second that may leave: for benches, and to keep queues here
     link_scope: str = WORKER  # or "node": whether that is for each worker, or for those of a machine together
@@ -59,7 +61,9 @@ class RunOptions:
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not (isfinite(value) and value > 0):
                 raise OptionError(f"option must be a positive number: {field.name}={value!r}; did you mix two up?")
-            if not field.name.endswith(("_s", "_mbps")) and not isinstance(value, int):
+            if field.name == "feedback_share" and value > 1:
+                raise OptionError(f"more than a core: feedback_share={value!r}; did you mean {value / 100:g}?")
+            if not field.name.endswith(("_s", "_mbps", "_share")) and not isinstance(value, int):
                 raise OptionError(f"option must be a whole number: {field.name}={value!r}; did you mix two up?")
         self.check(self.tail)
 

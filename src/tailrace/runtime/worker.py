@@ -275,7 +275,7 @@ class WorkerProcess:
             guard=threading.Lock,
             tail=assign.tail,
             cancelled=self._cancelling.emissions,
-            allowance=Allowance(len(first)),
+            allowance=Allowance(len(first), options.feedback_share),
         )
         hosts: dict[int, TaskHost] = {}
         for leader, members in plan.units(self.worker):
