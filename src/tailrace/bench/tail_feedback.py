@@ -41,7 +41,7 @@ class Pace:
     call_ns: int = 0  # for which a call sleeps
 
     def tuples(self, sizes: TailSizes) -> int:
-        return FLAT_OUT * sizes.tuples if self.rate_per_s is None else min(sizes.tuples, MOST_S * self.rate_per_s)
+        return FLAT_OUT * sizes.tuples if self.rate_per_s is None else MOST_S * min(sizes.tuples, self.rate_per_s)
 
 
 PACES: Mapping[str, Pace] = {

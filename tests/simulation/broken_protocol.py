@@ -1,0 +1,345 @@
+"""Rules of the delivery protocol, each broken on purpose: see ``mutations``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+from tailrace.connector import CommittingWriter, Entry
+from tailrace.core import assembly, plan, router, sendinghalf, stage
+from tailrace.core.coordinator import Coordinator, Phase, WorkerState
+from tailrace.core.ledger import Ledger, Root
+from tailrace.core.membership import ACCEPT, REFUSE, LinkSequence, Membership
+from tailrace.core.messages import Command, Drain, FromWorker, Persist, Prefixes, Recover, Send, ToWorker
+from tailrace.core.plan import OperatorPlan, SplitPlan
+from tailrace.core.router import LaneOut
+from tailrace.core.sinklog import DUPLICATE_DURABLE, DUPLICATE_PENDING, WRITE, SinkLog
+from tailrace.core.sourcetask import SourceTask
+from tailrace.sim import shapes
+from tailrace.sim.store import Store, StoreWriter
+
+Patch = AbstractContextManager[Any]
+
+
+@contextmanager
+def together(*patches: Patch) -> Iterator[None]:
+    with ExitStack() as stack:
+        for each in patches:
+            stack.enter_context(each)
+        yield
+
+
+# -- identity and acknowledgement
+
+
+def ack_ids_are_lineages() -> Patch:
+    """The ack id of a bundle is the exclusive or of its lineages, equal for every incarnation."""
+    original = LaneOut.send
+
+    def send(self: LaneOut, *args: Any) -> int:
+        before = [len(lane.bundles) for lane in self.lanes]
+        ids = original(self, *args)
+        for lane, length in zip(self.lanes, before, strict=True):
+            for position in range(length, len(lane.bundles)):
+                emission, split, offset, ack, lineages, values = lane.bundles[position]
+                if lineages is not None:
+                    named = 0
+                    for lineage in lineages:
+                        named ^= lineage
+                    lane.bundles[position] = (emission, split, offset, named, lineages, values)
+                    ids ^= ack ^ named
+        return ids
+
+    return patch.object(LaneOut, "send", send)
+
+
+def one_register_a_root() -> Patch:
+    """Replays of a root share the register, and the emission number, of its first emission."""
+    original = Ledger.emit
+
+    def emit(self: Ledger, root: Root, now_ns: int) -> int:
+        if not root.emissions:
+            return original(self, root, now_ns)
+        root.emitted_ns = now_ns
+        root.emissions.append(root.emissions[0])
+        self.reemitted += 1
+        return root.emissions[0]
+
+    def durable(self: Ledger, root: Root, now_ns: int) -> None:
+        root.emissions = list(dict.fromkeys(root.emissions))
+        become_durable(self, root, now_ns)
+
+    become_durable = Ledger._durable
+    return together(patch.object(Ledger, "emit", emit), patch.object(Ledger, "_durable", durable))
+
+
+def lineages_in_one_register() -> Patch:
+    return together(ack_ids_are_lineages(), one_register_a_root())
+
+
+def emissions_from_zero() -> Patch:
+    original = Ledger.__init__
+
+    def init(self: Ledger, *args: Any) -> None:
+        original(self, *args)
+        self._next_emission = 0
+
+    return patch.object(Ledger, "__init__", init)
+
+
+# -- the prefix
+
+
+def prefix_on_complete() -> Patch:
+    original = Ledger._complete
+
+    def complete(self: Ledger, root: Root, now_ns: int) -> None:
+        first = not root.complete_ns
+        original(self, root, now_ns)
+        if first:
+            self._durable(root, now_ns)
+
+    return patch.object(Ledger, "_complete", complete)
+
+
+def prefix_is_newest() -> Patch:
+    """The prefix jumps behind the newest durable root, over whatever is still pending."""
+
+    def advance(self: Ledger, split: int) -> None:
+        span = self._spans[split]
+        newest = max((root.offset for root in span if root.durable), default=-1)
+        while span and span[0].offset <= newest:
+            root = span.popleft()
+            self._pending -= 1
+            self._uncommitted[split].append(root.offset)
+            self._prefix[split] = root.offset + 1
+            self._below[split] = root.value
+            if not root.durable:
+                root.durable = True
+                for emission in root.emissions:
+                    del self._live[emission]
+
+    return patch.object(Ledger, "_advance", advance)
+
+
+def span_from_own_prefix() -> Patch:
+    """A ledger that is cut off goes on as long as its own prefix moves, further than its successor will look."""
+    return patch.object(Ledger, "span", property(lambda self: self._pending))
+
+
+def successor_stops_at_once() -> Patch:
+    return patch.object(SourceTask, "catch_up", lambda self: None)
+
+
+def span_unbounded() -> Patch:
+    return patch.object(Ledger, "room", property(lambda self: 1000))
+
+
+def prefix_travels_first() -> Patch:
+    """Workers hear of a prefix before it is stored."""
+    original = Coordinator._commit
+
+    def commit(self: Coordinator, message: Prefixes) -> list[Command]:
+        return sorted(original(self, message), key=lambda command: isinstance(command, Persist))
+
+    return patch.object(Coordinator, "_commit", commit)
+
+
+# -- recovery
+
+
+def recovery_without_replay() -> Patch:
+    original = SourceTask.handle
+
+    def handle(self: SourceTask, message: ToWorker) -> None:
+        again = self._again
+        original(self, message)
+        if isinstance(message, Recover):
+            self._again = again
+
+    return patch.object(SourceTask, "handle", handle)
+
+
+def recovery_of_incomplete_only() -> Patch:
+    original = Ledger.unfinished
+    return patch.object(Ledger, "unfinished", lambda self: [root for root in original(self) if not root.complete_ns])
+
+
+def no_backstop() -> Patch:
+    return patch.object(Ledger, "overdue", lambda self, now_ns: [])
+
+
+def recovery_at_once() -> Patch:
+    """A recovery is announced as soon as it is due, whoever still acts on an old membership."""
+    original = Coordinator._recover_if_due
+
+    def recover(self: Coordinator, now_ns: int) -> list[Command]:
+        due = self._recover_at_ns is not None and now_ns >= self._recover_at_ns
+        if self.phase is not Phase.RUNNING or not due:
+            return original(self, now_ns)
+        self._recover_at_ns = None
+        self.recoveries += 1
+        return self._broadcast(Recover())
+
+    return patch.object(Coordinator, "_recover_if_due", recover)
+
+
+def recovery_before_applied() -> Patch:
+    """A recovery waits until all workers are ready, but not until they act on the newest membership."""
+    original = Coordinator._recover_if_due
+
+    def recover(self: Coordinator, now_ns: int) -> list[Command]:
+        for entry in self._table.values():
+            if entry.state is WorkerState.READY and self.phase is Phase.RUNNING:
+                entry.applied = self._version
+        return original(self, now_ns)
+
+    return patch.object(Coordinator, "_recover_if_due", recover)
+
+
+def opening_workers_do_not_drain() -> Patch:
+    """A worker that opens its tasks when a drain begins is told neither then nor when it is ready."""
+    original = Coordinator.handle
+
+    def handle(self: Coordinator, message: FromWorker, now_ns: int) -> list[Command]:
+        commands = original(self, message, now_ns)
+        return [c for c in commands if not (isinstance(c, Send) and isinstance(c.message, Drain))]
+
+    return patch.object(Coordinator, "handle", handle)
+
+
+# -- sinks
+
+
+def nothing_read_back() -> Patch:
+    original = assembly.open_log
+
+    def open_log(writer: CommittingWriter, *args: Any) -> SinkLog:
+        return SinkLog(original(writer, *args).prefixes, [])
+
+    return patch.object(assembly, "open_log", open_log)
+
+
+def entries_later() -> Patch:
+    """Rows are visible at once, their entries with the next commit of the same writer."""
+    original = StoreWriter.commit
+
+    def commit(self: StoreWriter, entries: Sequence[Entry]) -> None:
+        held: Sequence[Entry] = getattr(self, "held", [])
+        self.held = entries  # type: ignore[attr-defined]
+        original(self, held)
+
+    return patch.object(StoreWriter, "commit", commit)
+
+
+def duplicate_durable_at_once() -> Patch:
+    original = SinkLog.admit
+
+    def admit(self: SinkLog, split: int, offset: int, lineage: int) -> int:
+        verdict = original(self, split, offset, lineage)
+        return DUPLICATE_DURABLE if verdict == DUPLICATE_PENDING else verdict
+
+    return patch.object(SinkLog, "admit", admit)
+
+
+def commits_not_fenced() -> Patch:
+    return patch.object(Store, "check", lambda self, sink, task, epoch: None)
+
+
+def forgets_above_the_prefix() -> Patch:
+    original = SinkLog.committed
+
+    def committed(self: SinkLog) -> None:
+        original(self)
+        self._durable.clear()
+
+    return patch.object(SinkLog, "committed", committed)
+
+
+def takes_below_the_prefix() -> Patch:
+    def admit(self: SinkLog, split: int, offset: int, lineage: int) -> int:
+        if lineage in self._durable:
+            return DUPLICATE_DURABLE
+        return DUPLICATE_PENDING if lineage in self._open else WRITE
+
+    return patch.object(SinkLog, "admit", admit)
+
+
+def shuffled_into_sinks() -> Patch:
+    turn = count()
+    return patch.object(LaneOut, "_by_lineage", lambda self, lineages: [next(turn) % len(self.lanes) for _ in lineages])
+
+
+# -- frames
+
+
+def dead_epochs_heard() -> Patch:
+    return patch.object(Membership, "counts", lambda self, worker, epoch: True)
+
+
+def copies_taken() -> Patch:
+    return patch.object(LinkSequence, "check", lambda self, number: ACCEPT)
+
+
+def losses_unnoticed() -> Patch:
+    """A skipped number is taken for nothing special: no news of a lost link."""
+    original = LinkSequence.check
+
+    def check(self: LinkSequence, number: int) -> int:
+        verdict = original(self, number)
+        return REFUSE if verdict == REFUSE else ACCEPT
+
+    return patch.object(LinkSequence, "check", check)
+
+
+# -- lineages
+
+
+def _child_lineages(change: Callable[[Any, int, Any], tuple[Any, int, Any]]) -> Patch:
+    original = router.child_lineages
+
+    def child_lineages(parents: Any, salt: int, indices: Any) -> list[int]:
+        return original(*change(parents, salt, indices))
+
+    return together(
+        *(patch.object(module, "child_lineages", child_lineages) for module in (router, stage, sendinghalf))
+    )
+
+
+def lineage_without_edge() -> Patch:
+    return _child_lineages(lambda parents, salt, indices: (parents, 1, indices))
+
+
+def lineage_without_index() -> Patch:
+    return _child_lineages(lambda parents, salt, indices: (parents, salt, None))
+
+
+def lineage_without_target() -> Patch:
+    return patch.object(router, "broadcast_lineages", lambda lineages, task: lineages)
+
+
+@contextmanager
+def _other_splits(change: Callable[[SplitPlan], SplitPlan]) -> Iterator[None]:
+    original = plan._plan_splits
+
+    def plan_splits(operators: tuple[OperatorPlan, ...]) -> tuple[SplitPlan, ...]:
+        return tuple(change(split) for split in original(operators))
+
+    with patch.object(plan, "_plan_splits", plan_splits):
+        shapes.case_of.cache_clear()
+        try:
+            yield
+        finally:
+            shapes.case_of.cache_clear()
+
+
+def split_keys_shared() -> Patch:
+    return _other_splits(lambda split: replace(split, key=split.name))
+
+
+def split_salts_shared() -> Patch:
+    return _other_splits(lambda split: replace(split, salt=1))

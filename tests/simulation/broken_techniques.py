@@ -1,0 +1,218 @@
+"""Rules that groupings by load, hedges and shared queues live by, each broken on purpose: see ``mutations``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from broken_protocol import Patch, together
+
+from tailrace.clock import MILLISECOND_NS
+from tailrace.core import sharedqueue, task
+from tailrace.core.acks import HEDGE
+from tailrace.core.coordinator import Coordinator
+from tailrace.core.hedging import Hedging
+from tailrace.core.ledger import Ledger, Root
+from tailrace.core.messages import Member
+from tailrace.core.opentask import OpenBundle, OpenTask
+from tailrace.core.receivinghalf import ReceivingHalves
+from tailrace.core.sendinghalf import FeedbackOut
+from tailrace.core.task import Task
+from tailrace.sim import faults, shapes
+from tailrace.sim.faults import Scenario
+from tailrace.sim.process import SimWorker
+from tailrace.sim.shapes import SimSink, SimSource, batch, several
+from tailrace.topology import Topology
+
+# -- load-aware groupings
+
+
+def line_not_offered_again() -> Patch:
+    """Tuples in line stay there, and the new half knows nothing of them."""
+    return patch.object(FeedbackOut, "_offer_line", lambda self: None)
+
+
+def sending_halves_kept() -> Patch:
+    def bind(self: FeedbackOut, version: int) -> None:
+        self.version, self._origin = version, (self.edge.index, self._sender, version)
+
+    return patch.object(FeedbackOut, "bind", bind)
+
+
+def receiving_halves_kept() -> Patch:
+    return patch.object(ReceivingHalves, "bind", lambda self, version: setattr(self, "version", version))
+
+
+def old_messages_heard() -> Patch:
+    """A sending half takes what was said to the one before it."""
+    original = FeedbackOut.hear
+
+    def hear(self: FeedbackOut, task: int, version: int, *said: Any) -> None:
+        original(self, task, max(version, self.version), *said)
+
+    return patch.object(FeedbackOut, "hear", hear)
+
+
+def old_tuples_told() -> Patch:
+    """A receiving half is told of tuples that were sent by halves long gone."""
+    original = ReceivingHalves._tell
+
+    def tell(self: ReceivingHalves, version: int, *event: Any) -> None:
+        original(self, max(version, self.version), *event)
+
+    return patch.object(ReceivingHalves, "_tell", tell)
+
+
+def new_messages_dropped() -> Patch:
+    def forgetful(original: Callable[..., None]) -> Callable[..., None]:
+        def bind(self: Any, version: int) -> None:
+            self._early = []
+            original(self, version)
+
+        return bind
+
+    return together(*(patch.object(side, "bind", forgetful(side.bind)) for side in (FeedbackOut, ReceivingHalves)))
+
+
+def losses_renew_nothing() -> Patch:
+    return patch.object(Coordinator, "_schedule_renewal", lambda self, at_ns: None)
+
+
+def held_tuples_not_registered() -> Patch:
+    """The ledger hears of a tuple in line only when it leaves."""
+    original = FeedbackOut._deal_out
+
+    def deal_out(self: FeedbackOut, *args: Any) -> int:
+        held = len(self.line)
+        ids = original(self, *args)
+        for bundle in list(self.line)[held:]:
+            ids ^= bundle[3]
+        return ids
+
+    return patch.object(FeedbackOut, "_deal_out", deal_out)
+
+
+def line_unbounded() -> Patch:
+    return patch.object(FeedbackOut, "full", property(lambda self: False))
+
+
+# -- hedging
+
+
+def complete_by_each() -> Patch:
+    """Every incarnation of a hedged root that is complete completes it."""
+    original = Ledger._complete
+
+    def complete(self: Ledger, root: Root, now_ns: int) -> None:
+        if root.hedged and not root.durable:
+            root.complete_ns = 0
+        original(self, root, now_ns)
+
+    return patch.object(Ledger, "_complete", complete)
+
+
+def cancelled_when_hedged() -> Patch:
+    """What is queued of a root is thrown away as soon as it is hedged."""
+    original = Hedging.due
+
+    def due(self: Hedging, now_ns: int) -> list[Root]:
+        roots = original(self, now_ns)
+        self.cancels.extend(root.emissions[-1] for root in roots)
+        return roots
+
+    return patch.object(Hedging, "due", due)
+
+
+def hedges_survive_recovery() -> Patch:
+    """Whatever was first, all other incarnations are cancelled, those that recovery has emitted since too."""
+
+    def race_is_over(self: Hedging, root: Root) -> bool:
+        winner = self._ledger.completed_by(root)
+        self.cancels.extend(emission for emission in root.emissions if emission != winner)
+        return bool(winner & HEDGE)
+
+    return patch.object(Hedging, "_race_is_over", race_is_over)
+
+
+def thrown_away_is_acknowledged() -> Patch:
+    original = Task.throw_away
+
+    def throw_away(self: Task, bundle: Sequence[Any]) -> None:
+        original(self, bundle)
+        self.acknowledge(*bundle[:2], bundle[3])
+
+    return patch.object(Task, "throw_away", throw_away)
+
+
+# -- shared queues
+
+
+def parts_keep_the_id() -> Patch:
+    """Both parts of a bundle have its ack id, not ids that make it up."""
+    original = sharedqueue.divided
+
+    def divided(bundle: Any, first: int, new_id: int) -> tuple[Any, Any]:
+        one, rest = ((*part[:3], bundle[3], *part[4:]) for part in original(bundle, first, new_id))
+        return one, rest
+
+    return patch.object(sharedqueue, "divided", divided)
+
+
+def circle_left_late() -> Patch:
+    """A worker that acts on a membership puts tuples into the node's queue of the one before, for a while."""
+    original = SimWorker.gather
+
+    def gather(self: SimWorker, members: Mapping[int, Member]) -> None:
+        before = self.node_queues
+        original(self, members)
+        now, self.node_queues = self.node_queues, before or self.node_queues
+        self.cluster.engine.after(300 * MILLISECOND_NS, lambda: setattr(self, "node_queues", now))
+
+    return patch.object(SimWorker, "gather", gather)
+
+
+def left_behind() -> Patch:
+    """A task that changes queues leaves what waits in the one."""
+    return patch.object(task, "_taken_from", lambda queue: [])
+
+
+def node_queue_forgotten() -> Patch:
+    """A worker looks no more at what is in a node's queue when it is switched off."""
+    return patch.object(SimWorker, "empty_node_queues", lambda self: None)
+
+
+@contextmanager
+def torn_bundles() -> Iterator[None]:
+    """Seeds are of one shape, in which bundles end batch by batch, on a network that loses one frame in ten."""
+
+    def torn(topology: Topology, roots: int) -> None:
+        stream = topology.source("s", SimSource("s", roots), tasks=2).flat_map("f", several("f"), tasks=2)
+        stream.map_batch("b", batch("b"), max_size=2, max_wait_ms=5, tasks=2).sink("out", SimSink(), tasks=2)
+
+    original = faults.scenario_of
+
+    def scenario_of(rng: Random) -> Scenario:
+        scenario = original(rng)
+        return replace(scenario, network=replace(scenario.network, lost=0.1))
+
+    one = patch.object(faults, "SHAPES", (torn,)), patch.object(shapes, "SHAPES", (torn,))
+    with together(*one, patch.object(faults, "scenario_of", scenario_of)):
+        shapes.case_of.cache_clear()
+        try:
+            yield
+        finally:
+            shapes.case_of.cache_clear()
+
+
+def children_told_at_once() -> Patch:
+    """A task that finishes tuples one by one tells the ids of each one's children when it is finished."""
+
+    def close_one(self: OpenTask, bundle: OpenBundle, ids: int) -> None:
+        bundle.left -= 1
+        self.acknowledge(bundle.emission, bundle.split, ids if bundle.left else ids ^ bundle.ids)
+
+    return together(torn_bundles(), patch.object(OpenTask, "_close_one", close_one))
