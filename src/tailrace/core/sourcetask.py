@@ -234,6 +234,18 @@ class SourceTask(Task):
                 self.wiring.counters.hedges += 1
                 self._send(root, self.ledger.hedge(root), now_ns)
 
+    def show(self) -> None:
+        super().show()
+        counters, ledger = self.wiring.counters, self.ledger
+        counters.pending = ledger.pending
+        counters.reemitted = ledger.reemitted
+        counters.complete = ledger.complete_latency
+        counters.durable_latency = ledger.durable_latency
+        counters.completed = ledger.complete_latency.count
+        counters.durable = ledger.durable_latency.count
+        if self.hedging is not None:
+            self.hedging.show()
+
     # -- telling the coordinator
 
     @property

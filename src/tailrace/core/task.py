@@ -138,6 +138,12 @@ class Task:
         for wiring in self.wirings:
             wiring.settle()
 
+    def show(self) -> None:
+        """Bring the gauges up to date."""
+        counters = self.wirings[0].counters
+        counters.edges = tuple(line.state() for line in self.lines.values())
+        counters.held = sum(edge.held for edge in counters.edges)
+
     def handle(self, message: ToWorker) -> None:
         """The coordinator said something."""
         match message:

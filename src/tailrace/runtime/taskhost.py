@@ -508,18 +508,7 @@ class TaskHost:
         counters[0].cpu_ns = self.cpu_ns
         backlog, largest = self._sender.backlog
         counters[0].backlog, counters[0].largest_backlog = backlog, max(counters[0].largest_backlog, largest)
-        counters[0].edges = tuple(line.state() for line in self.task.lines.values())
-        counters[0].held = sum(edge.held for edge in counters[0].edges)
-        if isinstance(self.task, SourceTask):
-            ledger = self.task.ledger
-            counters[0].pending = ledger.pending
-            counters[0].reemitted = ledger.reemitted
-            counters[0].complete = ledger.complete_latency
-            counters[0].durable_latency = ledger.durable_latency
-            counters[0].completed = ledger.complete_latency.count
-            counters[0].durable = ledger.durable_latency.count
-            if self.task.hedging is not None:
-                self.task.hedging.show()
+        self.task.show()
         for one in counters:
             one.at_ns = now_ns
         self.snapshots = [one.snapshot() for one in counters]

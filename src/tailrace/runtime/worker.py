@@ -1,7 +1,7 @@
 """A worker process: it registers with the coordinator, opens its tasks, and runs them until it is told to leave.
 
-Threads: this one listens to the coordinator; one beats; one accepts links; the rest run tasks. Whatever happens to the
-driver, a worker leaves: at once when the connection ends, and when nothing has been heard for a while.
+Threads: this one listens to the coordinator; one beats; one accepts links (``door``); the rest run tasks. Whatever
+happens to the driver, a worker leaves: at once when the connection ends, and when nothing has been heard for a while.
 """
 
 from __future__ import annotations
@@ -27,24 +27,22 @@ from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Memb
 from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
-from tailrace.core.task import Task
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
-from tailrace.errors import Fenced, ProtocolError, SegmentError, TailraceError, TaskError
+from tailrace.errors import Fenced, TailraceError, TaskError
 from tailrace.policy.send import SendScheduler
 from tailrace.policy.tail import NODE, Tail
 from tailrace.ring.segment import sweep, sweep_own
 from tailrace.runtime.asyncrunner import AsyncRunner
-from tailrace.runtime.auth import accept, answer, close_listener, dial
+from tailrace.runtime.auth import dial
 from tailrace.runtime.cancelling import Cancelling
-from tailrace.runtime.channels import Channel, RingPart, take_ring
+from tailrace.runtime.channels import Channel
 from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Notice, Ping, Setup, SinkCall, SinkReply
 from tailrace.runtime.dialing import Dialer
+from tailrace.runtime.door import Door
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.logs import LogBuffer, captured
-from tailrace.runtime.nodelinks import KIND as LINK
 from tailrace.runtime.nodelinks import NodeLinks
 from tailrace.runtime.nodequeue import NodeQueue
-from tailrace.runtime.nodequeues import KIND as QUEUE
 from tailrace.runtime.opening import Opener
 from tailrace.runtime.options import RunOptions
 from tailrace.runtime.pools import Pools
@@ -70,20 +68,20 @@ class WorkerProcess:
     def __init__(self, bootstrap: Bootstrap, logs: LogBuffer) -> None:
         self.worker = bootstrap.worker
         self.epoch = bootstrap.epoch
-        self._secret = bootstrap.secret
+        secret = bootstrap.secret
         self._core = Worker(self.worker, self.epoch)
         self._logs = logs
         hello = {"role": "worker", "worker": self.worker, "epoch": self.epoch}
-        connection = dial(bootstrap.address, self._secret, hello)
+        connection = dial(bootstrap.address, secret, hello)
         self._host = connection.getsockname()[0]
         self._line = ControlLine(connection)
         self._heard_ns = system_clock()
-        self._listener = socket.create_server((self._host, 0), backlog=128)
-        self._dialer = Dialer(self.worker, self.epoch, self._host, self._secret, self._say_no_ring)
+        self._door = Door(self, self._host, secret)
+        self._dialer = Dialer(self.worker, self.epoch, self._host, secret, self._say_no_ring)
         self._hosts: dict[int, TaskHost] = {}  # unit -> host
         self._runners: list[Runner] = []
-        self._pools: Pools | None = None
-        self._node_links: NodeLinks | None = None
+        self.pools: Pools | None = None
+        self.node_links: NodeLinks | None = None
         self._shared: Runner | None = None  # of the tasks with short calls
         self._send_loop: SendLoop | None = None
         self._numbers = itertools.count()
@@ -94,7 +92,7 @@ class WorkerProcess:
         self._opener: Opener | None = None
         self._recorder: Recorder | None = None
         self._failed = False
-        self._cancelling = Cancelling()
+        self.cancelling = Cancelling()
         sweep()
 
     # -- what task hosts ask for
@@ -102,6 +100,9 @@ class WorkerProcess:
     def host_of(self, task: int) -> TaskHost | None:
         assert self._plan is not None
         return self._hosts.get(self._plan.unit_of[task])
+
+    def find(self, task: int) -> TaskHost | None:
+        return self.host_of(task) if self._plan is not None and 0 <= task < len(self._plan.home) else None
 
     def home_of(self, task: int) -> int:
         assert self._plan is not None
@@ -114,11 +115,11 @@ class WorkerProcess:
         return self._core.membership.counts(worker, epoch)
 
     def queue_for(self, task: int) -> NodeQueue | None:
-        return None if self._pools is None else self._pools.queue_for(task)
+        return None if self.pools is None else self.pools.queue_for(task)
 
     @property
     def _shared_by_node(self) -> list[Pools | NodeLinks]:
-        return [shared for shared in (self._pools, self._node_links) if shared is not None]
+        return [shared for shared in (self.pools, self.node_links) if shared is not None]
 
     def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
         return self._dialer.ask(member, hello)
@@ -142,7 +143,7 @@ class WorkerProcess:
         return self._others
 
     def cancel(self, emissions: Sequence[int]) -> None:
-        self._cancelling.cancel(emissions)
+        self.cancelling.cancel(emissions)
 
     def lost_link(self) -> None:
         self.tell(LinkLost(self.worker, self.epoch))
@@ -177,9 +178,8 @@ class WorkerProcess:
     def run(self) -> None:
         """Returns when the coordinator lets the worker go. In any other case the process ends."""
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
-        threading.Thread(target=self._accept, name="accept", daemon=True).start()
-        address = (self._host, self._listener.getsockname()[1])
-        self.tell(Registered(self.worker, self.epoch, address, os.getpid(), socket.gethostname()))
+        self._door.start()
+        self.tell(Registered(self.worker, self.epoch, self._door.address, os.getpid(), socket.gethostname()))
         for message in self._line.receive():
             self._heard_ns = system_clock()
             match message:
@@ -208,8 +208,8 @@ class WorkerProcess:
                 case CloseLinks():
                     for host in self._hosts.values():
                         host.post(lambda host=host, workers=command.workers: host.relink(workers))  # type: ignore[misc]
-                    if self._pools is not None:
-                        self._pools.relink(command.workers)
+                    if self.pools is not None:
+                        self.pools.relink(command.workers)
                     if self._send_loop is not None:
                         self._send_loop.relink(command.workers)
                 case TellTasks():
@@ -274,7 +274,7 @@ class WorkerProcess:
             watch=self._recorder,
             guard=threading.Lock,
             tail=assign.tail,
-            cancelled=self._cancelling.emissions,
+            cancelled=self.cancelling.emissions,
             allowance=Allowance(len(first), options.feedback_share),
         )
         hosts: dict[int, TaskHost] = {}
@@ -288,18 +288,18 @@ class WorkerProcess:
             kinds = {plan.operators[plan.operator_of[member]].operator.kind for member in members}
             hosts[leader] = TaskHost(task, self, Kind.BLOCKING if Kind.BLOCKING in kinds else min(kinds, key=_rank))
         shared = self._shared = Runner("shared", self.runner_failed, self.isolate)
-        self._pools = Pools(self, plan, setup.job_id, hosts, around.queues, shared, self._new_runner)
+        self.pools = Pools(self, plan, setup.job_id, hosts, around.queues, shared, self._new_runner)
         self._hosts = hosts
-        self._start_runners(plan, shared, self._pools)
+        self._start_runners(plan, shared, self.pools)
         self._switch(assign.tail)
         if self._core.life is not Life.LEAVING:
             set_aside()
 
     def _switch(self, tail: Tail) -> None:
         """These techniques are on from now on. Sources hear of replays by themselves."""
-        assert self._pools is not None
+        assert self.pools is not None
         self._schedule(tail.send)
-        self._pools.switch(tail.shared_queues)
+        self.pools.switch(tail.shared_queues)
 
     def _schedule(self, scheduler: SendScheduler | None) -> None:
         """Have tasks' tuples for other workers sent in this order; None: as tasks see fit."""
@@ -315,8 +315,8 @@ class WorkerProcess:
             budget = None if bytes_per_s is None else LinkBudget(bytes_per_s)
             self._send_loop = SendLoop(runner, hosts, plan, self, most_tuples=most, budget=budget, rng=rng)
             if bytes_per_s is not None and setup.options.link_scope == NODE:
-                self._node_links = NodeLinks(self, plan, bytes_per_s, self._send_loop, self._say_own_part)
-                self._node_links.follow(self._core.membership.members)
+                self.node_links = NodeLinks(self, plan, bytes_per_s, self._send_loop, self._say_own_part)
+                self.node_links.follow(self._core.membership.members)
         self._send_loop.switch(scheduler)
 
     def _runner_of_send_loop(self) -> Runner:
@@ -363,76 +363,6 @@ class WorkerProcess:
             raise reply.error
         return reply.reply
 
-    # -- links from others
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._welcome, args=(connection,), name="welcome", daemon=True).start()
-
-    def _welcome(self, connection: socket.socket) -> None:
-        try:
-            hello = accept(connection, self._secret)
-            why_not, host = self._judge(hello)
-            if hello.get("kind") == QUEUE:
-                self._hand_queue(connection, hello, why_not)
-                return
-            if hello.get("kind") == LINK:
-                self._hand_link(connection, hello, why_not)
-                return
-            ring, why_no_ring = _take_offer(hello) if why_not is None else (None, None)
-            answer(connection, why_not, ring=ring is not None, why_no_ring=why_no_ring)
-        except (OSError, ProtocolError):
-            connection.close()
-            return
-        if why_not is None and hello["kind"] == "cancels":
-            self._cancelling.listen(connection)
-        elif host is not None:
-            kind, worker, epoch = hello["kind"], hello["worker"], hello["epoch"]
-            channel = Channel(connection, ring)
-            pool = host.pool
-            if pool is not None and kind == "bundles":
-                pool.post(lambda: pool.take_link(host, channel, worker, epoch))  # at once: the task may be in a call
-            else:
-                host.post(lambda: host.take_link(channel, kind, worker, epoch))
-
-    def _hand_queue(self, connection: socket.socket, hello: dict[str, Any], why_not: str | None) -> None:
-        pools = self._pools
-        offer = pools.offer(hello) if why_not is None and pools is not None else None
-        if pools is None or offer is None:
-            answer(connection, why_not or "no such queue here")
-            return
-        answer(connection, None, **offer)
-        pools.handed(hello, connection)
-
-    def _hand_link(self, connection: socket.socket, hello: dict[str, Any], why_not: str | None) -> None:
-        links = self._node_links
-        offer = links.offer(hello) if why_not is None and links is not None else None
-        answer(connection, why_not or (None if offer else "no such link here"), **(offer or {}))
-        connection.close()
-
-    def _judge(self, hello: dict[str, Any]) -> tuple[str | None, TaskHost | None]:
-        numbers = [hello.get("worker"), hello.get("epoch"), hello.get("target")]
-        kinds = ("bundles", "acks", "feedback", "cancels", QUEUE, LINK)
-        known = hello.get("role") == "link" and hello.get("kind") in kinds
-        if not known or not all(isinstance(number, int) for number in numbers):
-            return "not a link", None
-        worker, epoch, target = (int(number or 0) for number in numbers)
-        if hello.get("to_epoch") != self.epoch:
-            return f"meant for epoch {hello.get('to_epoch')}, this is {self.epoch}", None
-        if not self._core.membership.counts(worker, epoch):
-            return f"epoch {epoch} of worker {worker} has been replaced", None
-        if hello["kind"] in ("cancels", QUEUE, LINK):
-            return None, None
-        plan = self._plan
-        host = self.host_of(target) if plan is not None and 0 <= target < len(plan.home) else None
-        if host is None or not _takes(host.task, hello["kind"]):
-            return "no such task here", None
-        return None, host
-
     # -- the end
 
     def runner_failed(self, error: BaseException) -> None:
@@ -472,26 +402,9 @@ class WorkerProcess:
         logs = self._logs.take()
         if logs is not None:
             self.tell(logs)
-        close_listener(self._listener)
-        self._cancelling.close()
+        self._door.close()
+        self.cancelling.close()
         self._line.close()
-
-
-def _take_offer(hello: dict[str, Any]) -> tuple[RingPart | None, str | None]:
-    """The ring that a peer offers, or why we do not take it."""
-    if "ring" not in hello:
-        return None, None
-    try:
-        return take_ring(hello["ring"], hello.get("nonce")), None
-    except (SegmentError, ValueError) as error:
-        return None, str(error)
-
-
-def _takes(task: Task, kind: str) -> bool:
-    """Whether a task has a use for a link of this kind."""
-    if kind == "feedback":
-        return bool(task.lines)
-    return (kind == "acks") == isinstance(task, SourceTask)
 
 
 def _rank(kind: Kind) -> int:
