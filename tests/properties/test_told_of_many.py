@@ -16,7 +16,7 @@ from tailrace.policy import FeedbackGrouping, latency_balanced, osg, power_of_tw
 from tailrace.policy.feedback import BulkReceiver, hears_many
 from tailrace.policy.grouping import HELD
 from tailrace.policy.latency_balanced import Ask
-from tailrace.policy.pull_task import Credit, InLine, Revoke
+from tailrace.policy.pull_task import LONGEST_STAY_NS, STAY_NS, Credit, InLine, Revoke
 from tailrace.policy.sampling import some_of
 from tailrace.sim.policies import itself
 
@@ -210,20 +210,79 @@ def test_what_is_sent_to_a_task_that_stands_open_says_nothing() -> None:
     assert list(half.choose_many("fg")) == [0, HELD] and half.attached == [(0, InLine(0, 0, token=True))]
 
 
-def test_a_task_that_is_told_late_makes_room_for_what_it_runs_meanwhile() -> None:
-    half: Any = receiver(pull())
-    half._round_trip_ns, half._duration_ns = MS / 2, float(MS)
-    for late_ns, stands_open in ((0, False), (10 * MS, True), (0, False)):
-        half.late_ns = late_ns
-        for _ in range(50):
-            half.received(0, InLine(0, 0, token=True), MS)
-            half.executed(0, 0, None, MS, 0, MS)
-            said = list(half.outbox)
-            half.outbox.clear()
+class LateTask:
+    """A task with calls of a millisecond, which is told of each so late, and answered by senders at once."""
+
+    def __init__(self, round_trip_ns: float) -> None:
+        self.half: Any = receiver(pull())
+        self.half._round_trip_ns, self.half._duration_ns = round_trip_ns, float(MS)
+        self.now_ns = MS
+
+    def run(self, late_ns: int, calls: int = 50) -> bool:
+        """Whether it stands open afterwards."""
+        self.half.late_ns = late_ns
+        for _ in range(calls):
+            self.now_ns += MS
+            self.half.received(0, InLine(0, 0, token=True), self.now_ns)
+            self.half.executed(0, 0, None, MS, 0, self.now_ns)
+            said = list(self.half.outbox)
+            self.half.outbox.clear()
             for to, message in said:
                 if isinstance(message, Revoke) and message.answer:
-                    half.hear(to, InLine(0, 0, revoked=True), MS)
-        assert half._open is stands_open
+                    self.half.hear(to, InLine(0, 0, revoked=True), self.now_ns)
+        return bool(self.half._open)
+
+
+@pytest.mark.parametrize("round_trip_ns", [0.0, MS / 2])
+def test_a_task_that_is_told_late_stands_open_for_a_while(round_trip_ns: float) -> None:
+    task = LateTask(round_trip_ns)
+    assert not task.run(0)
+    assert not task.run(MS // 2), "it waits less for that than calls take"
+    assert task.run(3 * MS)
+    opened_ns = task.now_ns
+    assert task.run(0), "less than a second ago it was told late"
+    task.now_ns = opened_ns + STAY_NS
+    assert not task.run(0)
+    assert task.run(3 * MS)
+    opened_ns = task.now_ns
+    task.now_ns = opened_ns + STAY_NS
+    assert task.run(0), "to close was too early the last time"
+    task.now_ns = opened_ns + 2 * STAY_NS
+    assert not task.run(0)
+    task.now_ns += 9 * STAY_NS
+    assert task.run(3 * MS)
+    task.now_ns += STAY_NS
+    assert not task.run(0), "it had been closed for long"
+
+
+def test_a_task_that_has_to_open_again_and_again_stays_open_for_some_seconds_at_most() -> None:
+    task = LateTask(MS / 2)
+    for _ in range(9):
+        task.now_ns += task.half._stay_ns
+        task.run(0)
+        assert task.run(3 * MS)
+    assert task.half._stay_ns == LONGEST_STAY_NS
+
+
+@pytest.mark.parametrize(("late_ns", "room"), [(3 * MS, 2), (9 * MS, 4)])
+def test_a_task_makes_room_for_what_it_runs_before_it_is_told(late_ns: int, room: int) -> None:
+    task = LateTask(0.0)
+    task.run(late_ns, 200)
+    assert task.half._tokens_out[1] == room
+
+
+def test_nobody_tells_a_task_that_stands_open_who_waits() -> None:
+    half = pull().bind(3, Random(1))
+    half.tick(MS)
+    assert list(half.hear(0, Credit(True, open=True), MS)) == []
+    assert list(half.choose_many("abc")) == [0, HELD, HELD]
+    assert [to for to, _ in half.outbox] == [1, 2]
+    half.outbox.clear()
+    assert list(half.hear(0, Credit(True, open=True), 9 * MS)) == [0] and not half.attached
+    assert [to for to, _ in half.outbox] == [1, 2], "it is time to tell those again"
+    half.outbox.clear()
+    half.hear(0, Revoke(answer=True), 9 * MS)
+    assert half.outbox == [(0, InLine(1, 8 * MS, revoked=True))]
 
 
 def test_a_sender_returns_what_it_has_nothing_for() -> None:

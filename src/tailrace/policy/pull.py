@@ -17,9 +17,13 @@ behave as one queue in front of all tasks, which is what exact knowledge of all 
 
 Where calls are much shorter than trips, or tasks are told late what they have run, nothing is gained by holding tuples,
 and much is lost by waiting for grants. There a task *stands open*: it leaves every sender as many tokens as it has room
-for, and hands out new ones for what it has run, whoever waits. Senders use them in turn: what they know of queues is
-too old to go by. When calls get longer a task takes its tokens back, and grants nothing to a sender before that has
-answered.
+for, and hands out new ones for what it has run. It need not know who waits, and senders use tokens in turn: what they
+know of queues is too old to go by. When calls get longer a task takes its tokens back, and grants nothing to a sender
+before that has answered.
+
+Grants take several times as many messages as tokens that are good for long, and more messages may be what made a task
+hear so late. So one that is told later than a call takes stands open for a second, and for longer whenever it had to
+open again soon.
 
 A sender that is alone knows all this without being told: see ``pull_alone``.
 """
@@ -120,7 +124,8 @@ class _PullChooser:
         leaving = min(credit.tuples, self._held)
         if leaving:
             self._take(leaving)
-            self.attached.append((leaving - 1, self._in_line(credit.token)))
+            if not credit.open:
+                self.attached.append((leaving - 1, self._in_line(credit.token)))
             if self._now_ns - self._told_ns >= TELL_EVERY_NS:
                 self._tell(task)
         left = credit.tuples - leaving
@@ -151,9 +156,10 @@ class _PullChooser:
         return self._alone.hear(task, ran, self._now_ns)
 
     def _tell(self, but: int | None) -> None:
+        """Tasks that stand open do not ask who waits."""
         self._told_ns = self._now_ns
         news = self._in_line(token=False)
-        self.outbox.extend((task, news) for task in range(self._tasks) if task != but)
+        self.outbox.extend((task, news) for task in range(self._tasks) if task != but and task not in self._open)
 
     def _in_line(self, token: bool) -> InLine:
         return InLine(self._held, self._now_ns - self._line[0][0] if self._held else 0, token)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tailrace.clock import SECOND_NS
 from tailrace.policy.feedback import Message
 from tailrace.policy.pull_alone import MAX_AHEAD, SMOOTHING
 
@@ -14,6 +15,11 @@ MAX_PLENTY = 2
 """Plenty is, for each task, an execution over so many round trips, and at most 2 tuples. Found by simulation: with
 executions of 32 ms, fewer than 2 hurt the tail at trips of 0.2 ms, and more than 1/2 the mean at trips of 2 ms; with
 8 ms the mean is least at 1/2 for trips of 0.2 ms, and with 3 ms at none at all."""
+
+STAY_NS = SECOND_NS
+LONGEST_STAY_NS = 8 * SECOND_NS
+"""How long a task that is told late stands open, and how long at most if it had to open again and again. To find out
+that it is still too early takes some hundredths of a second in which tuples wait."""
 
 
 class Credit(NamedTuple):
@@ -66,6 +72,9 @@ class PullReceiver:
         self._tokens_out = [1] * senders
         self._revoking = [False] * senders  # several tokens, and it has not answered
         self._open = False
+        self._stay_ns = 0  # for which it was to stand open, the last time that it was told late
+        self._until_ns = 0  # that was
+        self._closed_ns = 0  # when it no longer did
         self._granted: list[deque[tuple[int, int]]] = [deque() for _ in range(senders)]  # when, and tuples yet to come
         self._coming = [0] * senders  # all of them
         self._here = [0] * senders  # tuples of each that are queued or running
@@ -171,22 +180,29 @@ class PullReceiver:
     # -- what it gives out
 
     def _give_out(self, now_ns: int) -> None:
-        most = self._most()
-        if most >= 2 * len(self._senders):
-            self._open = True
-        elif self._open and most < max(3, len(self._senders)):
-            self._close()
+        most, senders = self._most(), len(self._senders)
         if self._open:
-            self._stand_open(most // len(self._senders) or 1)
+            if most < max(3, senders) and now_ns >= self._until_ns:
+                self._close(now_ns)
+        elif most >= 2 * senders:
+            self._open = True
+        elif self._lateness_ns >= self._duration_ns > 0:
+            self._open = True
+            again = now_ns - self._closed_ns < self._stay_ns
+            self._stay_ns = min(LONGEST_STAY_NS, 2 * self._stay_ns) if again else STAY_NS
+            self._until_ns = now_ns + self._stay_ns
+        if self._open:
+            self._stand_open(-(-most // senders))
         else:
             self._grant(most, now_ns)
 
     def _most(self) -> int:
-        """Tuples that may be here while plenty wait. Where a trip takes no time nobody is idle for it, so one."""
-        if not self._round_trip_ns:
+        """Tuples that may be here while plenty wait. One, where nobody is idle meanwhile, or nothing takes any time."""
+        trip_ns, call_ns = self._round_trip_ns, self._duration_ns
+        idle_ns = trip_ns + self._lateness_ns
+        if not (idle_ns and (trip_ns or call_ns)):
             return 1
-        idle_ns = self._round_trip_ns + self._lateness_ns
-        return 1 + min(MAX_AHEAD, 1 + int(idle_ns / max(1.0, self._duration_ns)))
+        return 1 + min(MAX_AHEAD, 1 + int(idle_ns / max(1.0, call_ns)))
 
     def _stand_open(self, room: int) -> None:
         """For so many tuples of each sender. Tokens are handed out in handfuls, unless somebody has none."""
@@ -199,9 +215,9 @@ class PullReceiver:
                 self._tokens_out[sender] = out + tuples
                 self._outbox.append((sender, Credit(True, False, tuples, open=True)))
 
-    def _close(self) -> None:
+    def _close(self, now_ns: int) -> None:
         """Of all: a sender may have a token more than is known here, instead of one it used when that was revoked."""
-        self._open = False
+        self._open, self._closed_ns = False, now_ns
         for sender in self._senders:
             self._revoking[sender] = True
             self._outbox.append((sender, Revoke(answer=True)))
@@ -231,7 +247,7 @@ class PullReceiver:
         """For one if nothing is here, and for more while plenty wait: every one beyond may go ahead, and one more."""
         room = 1 - self._taken
         if most > 1:
-            plenty = min(MAX_PLENTY, self._duration_ns / (TRIPS * self._round_trip_ns))
+            plenty = min(MAX_PLENTY, self._duration_ns / (TRIPS * max(1.0, self._round_trip_ns)))
             beyond = in_line - plenty * self._tasks
             if beyond >= 0:
                 room = max(room, min(most - self._taken, 1 + int(beyond)))

@@ -34,6 +34,9 @@ LONGEST_NS = (2_000_000, 20_000)
 PHASE_NS = 20_000_000
 """Calls take up to the one time, then for a while up to the other: messages take up to 300,000 ns, in between."""
 
+LATE_NS = (0, 0, 3_000_000)
+"""How late halves are told that want to know it."""
+
 Sent = tuple[int, int, Any, Message | None]
 """(sender, index, value, attached)"""
 
@@ -157,6 +160,9 @@ class _Stage:
     def finish(self, task: int, duration_ns: int) -> None:
         sender, _, value, attached = self.queues[task].popleft()
         self.executed += 1
+        receiver: Any = self.receivers[task]
+        if hasattr(receiver, "late_ns"):
+            receiver.late_ns = self.rng.choice(LATE_NS)
         queued, run = len(self.queues[task]), self.runs[task]
         dropped = self.rng.random() < DROPPED
         if run and (run[0][0] != sender or dropped or attached is not None):
