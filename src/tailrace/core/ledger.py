@@ -145,7 +145,14 @@ class Ledger:
 
     def arm(self, emission: int, ids: int, now_ns: int) -> None:
         """The emission has sent out bundles with these ack ids, exclusive-ored."""
-        self.apply_both({emission: ids}, now_ns)
+        registers = self._live.get(emission)
+        if registers is not None:
+            registers.complete ^= ids
+            registers.durable ^= ids
+            if now_ns > registers.last_ns:
+                registers.last_ns = now_ns
+            if not (registers.complete and registers.durable):
+                self._finish(registers)
 
     # -- acknowledging
 
@@ -155,14 +162,12 @@ class Ledger:
         for emission, ids in fold.items():
             registers = live.get(emission)
             if registers is not None:
+                registers.complete = complete = registers.complete ^ ids
+                registers.durable = durable = registers.durable ^ ids
                 if now_ns > registers.last_ns:
                     registers.last_ns = now_ns
-                registers.complete ^= ids
-                registers.durable ^= ids
-                if not registers.complete:
-                    self._complete(registers.root, registers.last_ns)
-                if not registers.durable:
-                    self._durable(registers.root, registers.last_ns)
+                if not (complete and durable):
+                    self._finish(registers)
 
     def apply_complete(self, fold: Fold, now_ns: int) -> None:
         for emission, ids in fold.items():
@@ -181,6 +186,12 @@ class Ledger:
                 registers.durable ^= ids
                 if not registers.durable:
                     self._durable(registers.root, registers.last_ns)
+
+    def _finish(self, registers: _Registers) -> None:
+        if not registers.complete:
+            self._complete(registers.root, registers.last_ns)
+        if not registers.durable:
+            self._durable(registers.root, registers.last_ns)
 
     def _complete(self, root: Root, now_ns: int) -> None:
         if not root.complete_ns:

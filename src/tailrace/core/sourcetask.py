@@ -96,22 +96,25 @@ class SourceTask(Task):
 
     def read(self, limit: int) -> int:
         """Read up to ``limit`` roots, over all splits in turn, and emit them. Returns how many."""
-        taken = 0
+        taken, ledger, hedging = 0, self.ledger, self.hedging
         if self.draining:
             limit = min(limit, self._catch_up)
         for _ in range(len(self._readers)):
             now_ns = self.clock()
             split, reader = self._readers[0]
-            records = self._poll(split, reader, min(limit - taken, self.ledger.room), now_ns)
+            records = self._poll(split, reader, min(limit - taken, ledger.room), now_ns)
             for offset, due_ns, value in records:
-                self._emit(self.ledger.admit(split, offset, value, due_ns or now_ns), now_ns)
+                root = ledger.admit(split, offset, value, due_ns or now_ns)  # then as _emit does, without a call
+                self._send(root, ledger.emit(root, now_ns), now_ns)
+                if hedging is not None:
+                    hedging.emitted(root, now_ns)
             taken += len(records)
             if reader.done:
                 self._readers.popleft()
                 reader.close()
             else:
                 self._readers.rotate(-1)
-            if taken >= limit or self.ledger.room <= 0:
+            if taken >= limit or ledger.room <= 0:
                 break
         self._catch_up -= taken
         if not taken or self._nothing_to_read:
