@@ -108,7 +108,7 @@ def complete_by_each() -> Patch:
     original = Ledger._complete
 
     def complete(self: Ledger, root: Root, now_ns: int) -> None:
-        if root.hedged and not root.durable:
+        if root.hedges and not root.durable:
             root.complete_ns = 0
         original(self, root, now_ns)
 
@@ -133,7 +133,7 @@ def hedges_survive_recovery() -> Patch:
     def race_is_over(self: Hedging, root: Root) -> bool:
         winner = self._ledger.completed_by(root)
         self.cancels.extend(emission for emission in root.emissions if emission != winner)
-        return bool(winner & HEDGE)
+        return winner >= HEDGE
 
     return patch.object(Hedging, "_race_is_over", race_is_over)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -12,7 +13,8 @@ from unittest.mock import patch
 
 import pytest
 
-from tailrace.core.ledger import Ledger
+from tailrace.core.ledger import Ledger, Root
+from tailrace.policy.replay import MOST_HEDGES
 from tailrace.sim import faults
 from tailrace.sim.__main__ import run_chunk
 from tailrace.sim.faults import MAX_EVENTS, Outcome, SimulationFailure, run_seed
@@ -91,6 +93,21 @@ def test_a_seed_is_the_same_run_in_any_process() -> None:
         done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == here
+
+
+def test_some_roots_are_hedged_as_often_as_is_allowed() -> None:
+    hedges: Counter[int] = Counter()
+    hedge = Ledger.hedge
+
+    def counted(ledger: Ledger, root: Root) -> int:
+        emission = hedge(ledger, root)
+        hedges[root.hedges] += 1
+        return emission
+
+    with patch.object(Ledger, "hedge", counted):
+        for seed in range(40):
+            run_seed(seed)
+    assert set(hedges) == {1, MOST_HEDGES} and hedges[MOST_HEDGES] > 20
 
 
 def test_hedges_that_are_due_at_once_leave_the_line_bounded() -> None:

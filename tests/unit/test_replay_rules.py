@@ -91,7 +91,7 @@ def shares(replayer: TimedReplayer) -> None:
     [
         (Broken(due(lambda roots, now_ns: [*roots, 10**9])), "only roots that were emitted are due"),
         (Broken(due(lambda roots, now_ns: [0] if now_ns > 90 * MS else [])), "a root that is complete is not due"),
-        (Broken(due(lambda roots, now_ns: [*roots, *roots])), "a root is due once in its life"),
+        (Broken(due(lambda roots, now_ns: [*roots] * 3)), "a root is due 2 times in its life at most"),
         (Broken(early), "nothing is due before the moment that wake_ns names"),
         (Broken(never_passes), "a moment that wake_ns names passes"),
         (Broken(lambda _: None, Limits(0.05, None), budget=0.01), "hedges cost no more than the budget"),
@@ -129,6 +129,13 @@ def test_algorithm_1_is_the_papers() -> None:
     assert algorithm_1(10, 11, 20, 22) == 22
 
 
+def lucky(replayer: TimedReplayer) -> TimedReplayer:
+    """Most of its hedges have been first."""
+    for _ in range(30):
+        replayer.budget.completed(hedges=1, won=True)
+    return replayer
+
+
 def test_a_fixed_timeout_is_exact_and_counts_from_the_first_emission() -> None:
     replayer = fixed_timeout(5).bind(Random(0))
     replayer.emitted(7, 100)
@@ -137,7 +144,49 @@ def test_a_fixed_timeout_is_exact_and_counts_from_the_first_emission() -> None:
     assert replayer.due(100 + 5 * MS + 1) == [7]
     assert replayer.wake_ns() is None
     replayer.emitted(7, 200 * MS)  # after a loss
-    assert not replayer.due(300 * MS), "a root is hedged once"
+    assert not replayer.due(300 * MS), "a root is hedged once, as long as nobody knows who is first"
+
+
+def test_a_hedge_that_is_late_itself_is_hedged_once_more_where_most_are_first() -> None:
+    replayer = lucky(fixed_timeout(5).bind(Random(0)))
+    replayer.emitted(7, 0)
+    replayer.emitted(8, 8 * MS)
+    assert replayer.due(6 * MS) == [7]
+    assert replayer.wake_ns() == 11 * MS + 1, "a timeout behind the hedge, which is sooner than the other root's"
+    assert not replayer.due(11 * MS)
+    assert replayer.due(11 * MS + 1) == [7]
+    assert replayer.due(20 * MS) == [8]
+    assert replayer.due(90 * MS) == [8], "and nobody gets a third"
+    assert replayer.wake_ns() is None
+    replayer.completed(7, 95 * MS, hedge=True)
+    replayer.completed(8, 99 * MS, hedge=False)
+
+
+def test_a_hedge_that_a_loss_has_taken_is_late_from_the_next_emission_on() -> None:
+    replayer = lucky(fixed_timeout(5).bind(Random(0)))
+    replayer.emitted(7, 0)
+    assert replayer.due(6 * MS) == [7]
+    replayer.emitted(7, 9 * MS)
+    assert replayer.wake_ns() == 14 * MS + 1 and replayer.due(14 * MS + 1) == [7]
+    replayer.emitted(7, 20 * MS)
+    assert replayer.wake_ns() is None and not replayer.due(90 * MS)
+
+
+def test_late_roots_without_a_hedge_come_first() -> None:
+    replayer = lucky(fixed_timeout(5, budget=0.1).bind(Random(0)))
+    for root in range(11):
+        replayer.emitted(root, 0)
+        replayer.executed(MS, False)
+        replayer.completed(root, MS, False)
+    replayer.emitted(20, 10 * MS)
+    assert replayer.due(16 * MS) == [20]
+    replayer.emitted(21, 20 * MS)
+    assert not replayer.due(30 * MS), "both are late, and there is no money"
+    for root in range(30, 41):
+        replayer.emitted(root, 30 * MS)
+        replayer.executed(MS, False)
+        replayer.completed(root, 30 * MS, False)
+    assert replayer.due(31 * MS) == [21]
 
 
 def run_period(replayer: TimedReplayer, latencies_ms: Sequence[float], hedge: bool = False, from_ns: int = 0) -> None:
@@ -181,7 +230,7 @@ def test_a_budget_that_is_left_over_is_tried_on_twice_as_many_where_hedges_win(w
     run_period(replayer, late)
     assert replayer.timeout_ns == 149 * MS, "it is not known yet whether they win"
     for _ in range(30):
-        replayer.budget.completed(hedged=True, won=won)
+        replayer.budget.completed(hedges=1, won=won)
     run_period(replayer, late, from_ns=SECOND_NS)
     assert (replayer.timeout_ns < 110 * MS) == won
     for _ in range(50):
@@ -277,7 +326,7 @@ def test_bad_options(make: Callable[[], object], text: str) -> None:
 def earn(budget: Budget, roots: int, work_ns: int = MS) -> None:
     for _ in range(roots):
         budget.executed(work_ns, False)
-        budget.completed(hedged=False, won=False)
+        budget.completed(hedges=0, won=False)
 
 
 def hedges(budget: Budget, won: bool, discarded: bool, limit: int = 10_000) -> int:
@@ -289,8 +338,17 @@ def hedges(budget: Budget, won: bool, discarded: bool, limit: int = 10_000) -> i
         budget.executed(MS, True)
         if discarded:
             budget.discarded(False)
-        budget.completed(hedged=True, won=won)
+        budget.completed(hedges=1, won=won)
     return issued
+
+
+def test_two_hedges_of_a_root_of_which_one_is_first_are_one_that_lost() -> None:
+    one, two = Budget(Limits(None, None)), Budget(Limits(None, None))
+    for _ in range(40):
+        one.completed(hedges=1, won=True)
+        one.completed(hedges=1, won=False)
+        two.completed(hedges=2, won=True)
+    assert one.luck() == two.luck()
 
 
 def test_a_bucket_fills_by_work_and_holds_a_burst() -> None:
@@ -315,7 +373,7 @@ def test_roots_from_before_anything_is_known_of_work_do_not_count_as_free() -> N
     """A source hears once a second what roots cost. If those before it had cost nothing, hedges would seem dear."""
     budget = Budget(Limits(0.05, None))
     for _ in range(500):
-        budget.completed(hedged=False, won=False)
+        budget.completed(hedges=0, won=False)
     earn(budget, 10)
     assert budget.cost_ns() == MS and budget.payable() == 0.05
 
@@ -346,7 +404,7 @@ def test_the_bucket_holds_twice_as_much_where_hedges_win() -> None:
     earn(budget, 1_000)
     assert budget.left() == pytest.approx(BURST)
     for _ in range(30):
-        budget.completed(hedged=True, won=True)
+        budget.completed(hedges=1, won=True)
     earn(budget, 2_000)
     assert budget.left() == pytest.approx(LUCKY_BURSTS * BURST, rel=0.01)
 
@@ -354,7 +412,7 @@ def test_the_bucket_holds_twice_as_much_where_hedges_win() -> None:
 def test_it_is_left_over_if_most_of_a_burst_was_there_all_the_time() -> None:
     budget = Budget(Limits(1.0, None))
     for _ in range(30):
-        budget.completed(hedged=True, won=True)
+        budget.completed(hedges=1, won=True)
     assert not budget.left_over(), "there is nothing in it"
     earn(budget, BURST)
     assert budget.left_over() and budget.left_over()

@@ -125,7 +125,7 @@ def test_a_forest_by_hand() -> None:
     assert grow(model, 5) == forest != grow(model, 6)
 
 
-GOOD = Forest([0, 5], [(0,), (1,)], [0, 0, 1], [0] * 3, [1] * 3, [1] * 3, [(2,), (), ()])
+GOOD = Forest([0, 5], [(0,), (1,)], [0, 0, 1], [0] * 3, [1] * 3, [[1] * 3] * 2, [(2,), (), ()])
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,8 @@ GOOD = Forest([0, 5], [(0,), (1,)], [0, 0, 1], [0] * 3, [1] * 3, [1] * 3, [(2,),
     [
         ({"values": [0]}, r"a forest's columns differ in length: tuples=3 columns=\[1, 3\]"),
         ({"due_ns": [5, 0]}, "roots are not due at ascending times from zero on: were they sorted"),
-        ({"again_ns": [1, 0, 1]}, "every tuple takes some time: least=0"),
+        ({"again_ns": [[1, 1, 1], [1, 0, 1]]}, "every tuple takes some time: least=0"),
+        ({"again_ns": [[1, 1, 1]]}, "a root may be emitted again: times=2 columns=1"),
         ({"senders": [0, 4]}, "a sender for each root, or none: roots=2 senders=1"),
         ({"roots": [(0,), (0,)]}, "a tuple that is not there, or has two parents: tuple=0"),
         ({"children": [(9,), (), ()]}, "a tuple that is not there, or has two parents: tuple=9"),

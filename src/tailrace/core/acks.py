@@ -7,8 +7,9 @@ folds travel side by side, because a root has two marks: what counts for both, f
 
 from __future__ import annotations
 
-HEDGE = 1 << 63
-"""The bit that tells the number of a hedge from that of the emission it races."""
+HEDGE = 1 << 62
+"""Numbers of emissions are less. Each hedge that races one has this added to it once more: remainders tell what races
+what, and quotients which hedge it is."""
 
 Fold = dict[int, int]
 """Emission number -> exclusive or of ack ids."""

@@ -1,11 +1,11 @@
 """Hedging: a source task emits late roots once more, as its replayer says; the first incarnation to be complete counts.
 
-A hedge is an emission like any other, with registers of its own: either incarnation may complete its root and make it
-durable, and a committing sink drops whichever copy of a row comes second. Its number is that of the emission it races
-but for one bit, ``HEDGE``: whoever has a bundle of either knows the other.
+A hedge is an emission like any other, with registers of its own: any incarnation may complete its root and make it
+durable, and a committing sink drops whichever copies of a row come later. Its number is that of the emission it races
+and ``HEDGE``, or twice that: whoever has a bundle of one knows the others.
 
-When one of the two is complete the other is cancelled: what is queued of it is thrown away unrun. Law: an incarnation
-is cancelled only if it is one of such a pair, the other is complete, and recovery has not emitted the root since. An
+When one of a race is complete the others are cancelled: what is queued of them is thrown away unrun. Law: an
+incarnation is cancelled only if another of the same race is complete, and recovery has not emitted the root since. An
 incarnation from before a loss may be complete and never become durable; then only the new one can.
 
 What a replayer must be told about work is worked out from what all tasks together have done (``Load``), once a second,
@@ -25,7 +25,7 @@ from tailrace.core.plan import Plan
 from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.elsewhere import Elsewhere
-from tailrace.policy.replay import ReplayRule
+from tailrace.policy.replay import MOST_HEDGES, ReplayRule
 from tailrace.policy.tail import Tail
 from tailrace.topology import Role
 
@@ -36,7 +36,7 @@ FADE = 0.84
 
 
 class Hedging:
-    """The roots of one source task under one rule. Law: a root is hedged at most once in its life."""
+    """The roots of one source task under one rule. Law: a root is hedged at most ``MOST_HEDGES`` times in its life."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Hedging:
             for edge in self._edges:
                 edge.forget(root.emissions)
         key = root.emissions[0]
-        if key in self._pending or not (root.complete_ns or root.hedged):
+        if key in self._pending or not (root.complete_ns or root.hedges):
             self._pending[key] = root
             self._replayer.emitted(key, now_ns)
             self.wake_ns = 0
@@ -83,23 +83,23 @@ class Hedging:
                 edge.completed(winner, root.emissions)
         if self._pending.pop(key, None) is None:
             return  # it was hedged under another rule
-        won = root.hedged and self._race_is_over(root)
+        won = root.hedges > 0 and self._race_is_over(root)
         if self._work.root_ns:
             self._replayer.executed(self._work.root_ns, hedge=False)
         self._replayer.completed(key, now_ns, won)
         self.wake_ns = 0
 
     def _race_is_over(self, root: Root) -> bool:
-        """Whether the hedge was first. The other one is cancelled."""
-        winner = self._ledger.completed_by(root)
-        pair = root.emissions[-2:]
-        if not pair[-1] & HEDGE or winner not in pair:
+        """Whether a hedge was first. The others are cancelled."""
+        winner, newest = self._ledger.completed_by(root), root.emissions[-1]
+        race = range(newest % HEDGE, newest + 1, HEDGE)
+        if winner not in race:
             return False
+        won = winner >= HEDGE
         if self.rule.cancels:
-            self.cancels.append(winner ^ HEDGE)
-        won = bool(winner & HEDGE)
+            self.cancels.extend(emission for emission in race if emission != winner)
         self._counters.hedges_won += won
-        self._counters.hedges_wasted += not won
+        self._counters.hedges_wasted += len(race) - 1 - won
         return won
 
     def loaded(self, load: Load, now_ns: int) -> None:
@@ -139,9 +139,9 @@ class Hedging:
         emissions = sum(len(root.emissions) for root in self._ledger if not root.complete_ns)
         assert all(len(edge) <= emissions for edge in self._edges), "a root has a place that is complete"
         for root in self._ledger:
-            hedges = [emission for emission in root.emissions if emission & HEDGE]
-            assert len(hedges) == root.hedged, f"hedges of one root: {len(hedges)}"
-            assert all(hedge ^ HEDGE in root.emissions for hedge in hedges)
+            hedges = [emission for emission in root.emissions if emission >= HEDGE]
+            assert len(hedges) == root.hedges <= MOST_HEDGES, f"hedges of one root: {len(hedges)}"
+            assert all(hedge - HEDGE in root.emissions for hedge in hedges)
 
 
 class _WorkPerRoot:

@@ -17,6 +17,7 @@ from typing import Any
 
 from tailrace.core.acks import HEDGE, Fold
 from tailrace.metrics.histogram import Histogram
+from tailrace.policy.replay import MOST_HEDGES
 
 
 class Root:
@@ -28,7 +29,7 @@ class Root:
         "durable",
         "emissions",
         "emitted_ns",
-        "hedged",
+        "hedges",
         "offset",
         "split",
         "timeouts",
@@ -43,7 +44,7 @@ class Root:
         self.emitted_ns = 0  # of the newest incarnation, hedges aside
         self.complete_ns = 0  # 0 until complete
         self.durable = False
-        self.hedged = False
+        self.hedges = 0
         self.timeouts = 0  # how often the backstop has struck
         self.emissions: list[int] = []  # emission numbers, one an incarnation
 
@@ -75,7 +76,7 @@ class Ledger:
 
     def __init__(self, starts: dict[int, int], limits: LedgerLimits, rng: Random) -> None:
         self._limits = limits
-        self._next_emission = rng.getrandbits(63)  # random, so that acks meant for a dead ledger match nothing here
+        self._next_emission = rng.randrange(HEDGE)  # random, so that acks meant for a dead ledger match nothing here
         self._live: dict[int, _Registers] = {}
         self._spans: dict[int, deque[Root]] = {split: deque() for split in starts}
         self._prefix: dict[int, int] = dict(starts)
@@ -132,14 +133,14 @@ class Ledger:
         return emission
 
     def hedge(self, root: Root) -> int:
-        """Another incarnation, which races the newest. Returns its emission number; ``arm`` must follow.
+        """Another incarnation, which races the newest ones. Returns its emission number; ``arm`` must follow.
 
         For all that recovery has to decide it does not exist.
         """
-        assert not root.hedged, f"a root is hedged twice: split={root.split} offset={root.offset}"
-        emission = root.emissions[-1] | HEDGE
+        assert root.hedges < MOST_HEDGES, f"a root is hedged too often: split={root.split} offset={root.offset}"
+        emission = root.emissions[-1] + HEDGE
         self._live[emission] = _Registers(root)
-        root.hedged = True
+        root.hedges += 1
         root.emissions.append(emission)
         return emission
 
@@ -202,7 +203,7 @@ class Ledger:
                 self.on_complete(root, now_ns)
             latency_ns = max(0, now_ns - root.due_ns)
             self.complete_latency.record(latency_ns)
-            if len(root.emissions) - root.hedged == 1:  # a loss says nothing of how long work takes
+            if len(root.emissions) - root.hedges == 1:  # a loss says nothing of how long work takes
                 self._slowest_ns = max(latency_ns, self._slowest_ns - (self._slowest_ns >> 10))
 
     def completed_by(self, root: Root) -> int:

@@ -107,8 +107,9 @@ def turn_of(emission: int, tasks: int) -> int:
     """
     if emission < HEDGE:
         return emission % tasks
-    turn, place = divmod(emission - HEDGE, tasks)
-    return (place + 1 + turn % (tasks - 1)) % tasks
+    hedge, first = divmod(emission, HEDGE)
+    turn, place = divmod(first, tasks)
+    return (place + 1 + (turn + hedge) % (tasks - 1)) % tasks
 
 
 class LaneOut:
@@ -274,7 +275,12 @@ class TurnsOut(LaneOut):
 
     def _note(self, emission: int, elsewhere: Elsewhere) -> int:
         tasks = len(self.lanes)
-        choice = emission % tasks if emission < HEDGE else elsewhere.choose((emission - HEDGE) % tasks)
+        if emission < HEDGE:
+            choice = emission % tasks
+        else:
+            first = emission % HEDGE
+            hedges = range(first + HEDGE, emission, HEDGE)
+            choice = elsewhere.choose({first % tasks, *map(elsewhere.task_of, hedges)})
         elsewhere.sent(emission, choice)
         return choice
 
@@ -305,6 +311,7 @@ class SidesOut(LaneOut):
             assert parents is not None
             lineages = child_lineages(parents, self._salt, indices)
         ack = self._new_id(64)
-        choice = self.sides.choose(emission & ~HEDGE, hedge=emission >= HEDGE)
+        hedge, first = divmod(emission, HEDGE)
+        choice = self.sides.choose(first, hedge)
         self.lanes[choice].bundles.append((emission, split, offset, ack, lineages, values))
         return ack

@@ -56,7 +56,7 @@ class SourceTask(Task):
         self._catch_up = 0  # roots to read even so
         self._readers = deque(readers.items())
         self._again: deque[Root] = deque()
-        self._late: deque[Root] = deque()  # to be hedged as soon as there is room in line
+        self._late: dict[Root, None] = {}  # to be hedged as soon as there is room in line, in order
         self._salts = {split.index: split.salt for split in plan.splits_of(number)}
         source = plan.operator_of[number]
         self._may_hedge = not reasons_against(plan)[source]
@@ -230,10 +230,11 @@ class SourceTask(Task):
             self._hedge(self.hedging, self.clock())
 
     def _hedge(self, hedging: Hedging, now_ns: int) -> None:
-        self._late.extend(hedging.due(now_ns))
+        self._late.update(dict.fromkeys(hedging.due(now_ns)))
         while self._late and not self.line_full:
-            root = self._late.popleft()
-            if not (root.complete_ns or root.hedged):
+            root = next(iter(self._late))
+            del self._late[root]
+            if not root.complete_ns:
                 self.wiring.counters.hedges += 1
                 self._send(root, self.ledger.hedge(root), now_ns)
 

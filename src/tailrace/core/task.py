@@ -192,7 +192,7 @@ class Task:
     def throw_away(self, bundle: Sequence[Any]) -> None:
         """A bundle of a cancelled emission is not run. Nobody waits for its ack."""
         counters = self.wirings[0].counters
-        if bundle[0] & HEDGE:
+        if bundle[0] >= HEDGE:
             counters.unrun_hedges += len(bundle[5])
         else:
             counters.unrun += len(bundle[5])

@@ -126,7 +126,7 @@ class TaskCounters:
     edges: tuple[EdgeState, ...] = ()  # a gauge: of each load-aware edge that leaves here
     backlog: int = 0  # a gauge: tuples in the outgoing queue
     largest_backlog: int = 0  # the most there were
-    hedges: int = 0  # roots of a source that were emitted once more because they were late
+    hedges: int = 0  # emissions of roots of a source because they were late
     hedges_won: int = 0  # those that were complete first
     hedges_wasted: int = 0  # those that were not
     unrun: int = 0  # tuples thrown away because a hedge was first

@@ -175,7 +175,7 @@ _METRICS: tuple[Metric, ...] = (
     _number(RUN, "roots_durable_total", COUNTER, "Roots that every sink has committed.", "durable"),
     _number(RUN, "roots_reemitted_total", COUNTER, "Roots that were sent again after a loss.", "reemitted"),
     _number(RUN, "recoveries_total", COUNTER, "Recoveries from a lost worker or link.", "recoveries"),
-    _replay("hedges_total", COUNTER, "Roots that were sent once more because they were late.", "hedges"),
+    _replay("hedges_total", COUNTER, "Times a root was sent once more because it was late.", "hedges"),
     _replay("hedges_won_total", COUNTER, "Hedges that were complete before what they raced.", "won"),
     _replay("hedges_wasted_total", COUNTER, "Hedges that were not.", "wasted"),
     _replay("cancelled_tuples_total", COUNTER, "Tuples thrown away because another was first.", "cancelledTuples"),

@@ -111,12 +111,13 @@ class Budget:
         if not hedge:
             self._extra_ns -= self._call.value
 
-    def completed(self, hedged: bool, won: bool) -> None:
+    def completed(self, hedges: int, won: bool) -> None:
+        """A root with so many hedges, one of which was first or not."""
         if self._call.value:  # a root is not free because nobody has said yet what work it was
             self._root.add(self._root_so_far_ns)
         self._root_so_far_ns = 0
-        if hedged:
-            self._settled += 1
+        if hedges:
+            self._settled += hedges
             self._won += won
             if self._settled > HEDGES_REMEMBERED:
                 self._settled /= 2

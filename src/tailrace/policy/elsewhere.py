@@ -8,13 +8,14 @@ hedge elsewhere has completed say nothing: their first incarnation may be what t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 
 class Elsewhere:
     """What one source task has sent along one edge of which any task may have any tuple.
 
-    Law: a hedge goes to a task at which no more waits than at any other but the one it must avoid; equals take turns.
+    Law: a hedge goes to a task at which no more waits than at any other but those it must avoid, or than at any at all
+    if these are all; equals take turns.
     """
 
     def __init__(self, tasks: int) -> None:
@@ -31,11 +32,11 @@ class Elsewhere:
     def waiting(self, task: int) -> int:
         return self._sent[task] - self._heard[task]
 
-    def choose(self, avoid: int | None) -> int:
-        """The task for a hedge of what the task ``avoid`` has."""
+    def choose(self, avoid: Container[int | None]) -> int:
+        """The task for a hedge of what the tasks ``avoid`` have."""
         tasks = self._tasks
         turns = [(self._turn + step) % tasks for step in range(tasks)]
-        choice = min((task for task in turns if task != avoid), key=self.waiting)
+        choice = min([task for task in turns if task not in avoid] or turns, key=self.waiting)
         self._turn = choice + 1
         return choice
 

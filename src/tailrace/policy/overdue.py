@@ -1,4 +1,8 @@
-"""Roots of one source task that take too long, oldest first, and the replayer that hedges them by a timeout."""
+"""Roots of one source task that take too long, oldest first, and the replayer that hedges them by a timeout.
+
+A hedge may hang like any other emission. Where it is luck that makes roots slow, which shows in most hedges being
+first, one that is late itself is hedged once more.
+"""
 
 from __future__ import annotations
 
@@ -6,48 +10,59 @@ from collections.abc import Sequence
 
 from tailrace.policy.budget import Budget, Limits
 from tailrace.policy.latencies import UNSEEN
-from tailrace.policy.replay import ReplayState
+from tailrace.policy.replay import MOST_HEDGES, ReplayState
 
 
 class Pending:
-    """Roots that are not complete. Law: one is hedged at most once, however often it is emitted anew after a loss."""
+    """Roots that are not complete, by how many hedges they have.
+
+    Law: none has more than ``MOST_HEDGES``, however often it is emitted anew after a loss.
+    """
 
     def __init__(self) -> None:
-        self._waiting: dict[int, int] = {}  # root -> when it was emitted, in that order
-        self._hedged: dict[int, int] = {}
+        # root -> when its newest incarnation was emitted, in that order
+        self._waiting: list[dict[int, int]] = [{} for _ in range(MOST_HEDGES + 1)]
+        self._emitted: dict[int, int] = {}  # hedged root -> when it was emitted, hedges aside
 
     def emitted(self, root: int, now_ns: int) -> None:
-        if root in self._hedged:
-            self._hedged[root] = now_ns
-        else:
-            self._waiting.pop(root, None)
-            self._waiting[root] = now_ns
+        line = self._waiting[0]
+        if root in self._emitted:
+            self._emitted[root] = now_ns
+            line = next(line for line in self._waiting if root in line)
+        line.pop(root, None)
+        line[root] = now_ns
 
     def is_empty(self) -> bool:
-        """Are all roots complete or hedged?"""
-        return not self._waiting
+        """Is there no root that may be hedged?"""
+        return not any(self._waiting[:MOST_HEDGES])
 
-    def since_ns(self) -> float:
-        """When the oldest root without a hedge was emitted; ``UNSEEN`` if there is none."""
-        return next(iter(self._waiting.values()), UNSEEN)
+    def since_ns(self, hedges: int) -> float:
+        """Since when the newest incarnation of any root with so many hedges is under way; ``UNSEEN``: there is none."""
+        return next(iter(self._waiting[hedges].values()), UNSEEN)
 
-    def hedge(self) -> int:
-        """The oldest root without one."""
-        root = next(iter(self._waiting))
-        self._hedged[root] = self._waiting.pop(root)
+    def hedge(self, hedges: int, now_ns: int) -> int:
+        """One more for the root with so many that has waited longest."""
+        line = self._waiting[hedges]
+        root = next(iter(line))
+        self._emitted.setdefault(root, line.pop(root))
+        self._waiting[hedges + 1][root] = now_ns
         return root
 
-    def completed(self, root: int) -> tuple[int, bool]:
-        """When it was emitted, and whether it was hedged."""
-        emitted_ns = self._waiting.pop(root, None)
-        return (self._hedged.pop(root), True) if emitted_ns is None else (emitted_ns, False)
+    def completed(self, root: int) -> tuple[int, int]:
+        """When it was emitted, and how often it was hedged."""
+        emitted_ns = self._waiting[0].pop(root, None)
+        if emitted_ns is not None:
+            return emitted_ns, 0
+        hedges = next(hedges for hedges, line in enumerate(self._waiting) if root in line)
+        del self._waiting[hedges][root]
+        return self._emitted.pop(root), hedges
 
 
 class TimedReplayer:
-    """Hedges roots that are older than a timeout, to the nanosecond, as far as the budget goes.
+    """Hedges roots whose newest incarnation is older than a timeout, to the nanosecond, as far as the budget goes.
 
-    All roots have the same timeout, so the oldest is the next to be due, and the first to be hedged when there is
-    money again.
+    All have the same timeout, so the oldest is the next to be due, and the first to be hedged when there is money
+    again; those without a hedge before the others.
     """
 
     def __init__(self, timeout_ns: float, limits: Limits) -> None:
@@ -59,8 +74,8 @@ class TimedReplayer:
         self.pending.emitted(root, now_ns)
 
     def completed(self, root: int, now_ns: int, hedge: bool) -> None:
-        emitted_ns, hedged = self.pending.completed(root)
-        self.budget.completed(hedged, hedge)
+        emitted_ns, hedges = self.pending.completed(root)
+        self.budget.completed(hedges, hedge)
         self.took(max(0, now_ns - emitted_ns), hedge)  # an earlier incarnation may have been done before it
 
     def took(self, latency_ns: int, hedge: bool) -> None:
@@ -76,17 +91,22 @@ class TimedReplayer:
         self.budget.observed(utilisation, now_ns)
 
     def due(self, now_ns: int) -> Sequence[int]:
-        hedges = []
-        while now_ns - self.pending.since_ns() > self.timeout_ns and self.budget.affords():
-            self.budget.spend()
-            hedges.append(self.pending.hedge())
-        return hedges
+        due = []
+        for hedges in self._again():
+            while now_ns - self.pending.since_ns(hedges) > self.timeout_ns and self.budget.affords():
+                self.budget.spend()
+                due.append(self.pending.hedge(hedges, now_ns))
+        return due
+
+    def _again(self) -> range:
+        """How many hedges a root may have and still get one."""
+        return range(MOST_HEDGES if self.budget.lucky() else 1)
 
     def state(self) -> ReplayState:
         return ReplayState(None if self.timeout_ns == UNSEEN else int(self.timeout_ns), self.budget.left())
 
     def next_ns(self) -> float:
-        return self.pending.since_ns() + self.timeout_ns + 1
+        return min(map(self.pending.since_ns, self._again())) + self.timeout_ns + 1
 
     def wake_ns(self) -> int | None:
         next_ns = self.next_ns()

@@ -20,6 +20,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple, Protocol
 
+MOST_HEDGES = 2
+"""Of one root. One hedge in a hundred may hang as what it races does; of a third nothing was to be gained."""
+
 
 class ReplayState(NamedTuple):
     """What a replayer goes by now, for whoever shows it. None: it has no such thing, or does not know it yet."""
@@ -31,15 +34,15 @@ class ReplayState(NamedTuple):
 class Replayer(Protocol):
     """The decisions of one source task.
 
-    Law: ``due`` names only roots that were emitted and are not complete, each at most once in its life; nothing before
-    its time; and, summed over any stretch of time, no more than the budget allows. Decisions depend on arguments and
-    generator only, never on a clock of its own.
+    Law: ``due`` names only roots that were emitted and are not complete, each at most ``MOST_HEDGES`` times in its
+    life; nothing before its time; and, summed over any stretch of time, no more than the budget allows. Decisions
+    depend on arguments and generator only, never on a clock of its own.
     """
 
     def emitted(self, root: int, now_ns: int) -> None: ...
 
     def completed(self, root: int, now_ns: int, hedge: bool) -> None:
-        """``hedge``: it was the second incarnation that was complete first."""
+        """``hedge``: it was not the first incarnation that was complete first."""
 
     def executed(self, work_ns: int, hedge: bool) -> None: ...
 

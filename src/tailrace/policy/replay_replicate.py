@@ -27,7 +27,7 @@ class _Replicator:
 
     def completed(self, root: int, now_ns: int, hedge: bool) -> None:
         self._drawn.pop(root, None)
-        self._budget.completed(self._pending.pop(root), hedge)
+        self._budget.completed(int(self._pending.pop(root)), hedge)
 
     def executed(self, work_ns: int, hedge: bool) -> None:
         self._budget.executed(work_ns, hedge)

@@ -1,4 +1,7 @@
-"""A replay rule for the fault simulation: it hedges many roots, and soon, because seeds are few and runs are short."""
+"""A replay rule for the fault simulation: it hedges many roots, and soon, because seeds are few and runs are short.
+
+Some are hedged as often as is allowed.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,30 @@ from dataclasses import dataclass
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.policy.replay import ReplayState
+from tailrace.policy.replay import MOST_HEDGES, ReplayState
 
 
 class _EagerReplayer:
-    """Law: that of ``Replayer``. Each root has a timeout of its own, or none."""
+    """Law: that of ``Replayer``. Each hedge has a timeout of its own, if there is one."""
 
     def __init__(self, share: float, longest_ns: int, rng: Random) -> None:
         self._share = share
         self._longest_ns = longest_ns
         self._rng = rng
         self._due: dict[int, int] = {}  # root -> when it is to be hedged
-        self._known: set[int] = set()
+        self._hedges: dict[int, int] = {}  # of each root that is not complete
 
     def emitted(self, root: int, now_ns: int) -> None:
-        if root not in self._known:
-            self._known.add(root)
-            if self._rng.random() < self._share:
-                self._due[root] = now_ns + self._rng.randrange(self._longest_ns)
+        if root not in self._hedges:
+            self._hedges[root] = 0
+            self._draw(root, now_ns)
+
+    def _draw(self, root: int, now_ns: int) -> None:
+        if self._hedges[root] < MOST_HEDGES and self._rng.random() < self._share:
+            self._due[root] = now_ns + self._rng.randrange(self._longest_ns)
 
     def completed(self, root: int, now_ns: int, hedge: bool) -> None:
-        self._known.remove(root)  # once for each
+        del self._hedges[root]  # once for each
         self._due.pop(root, None)
 
     def executed(self, work_ns: int, hedge: bool) -> None:
@@ -43,6 +49,8 @@ class _EagerReplayer:
         late = [root for root, due_ns in self._due.items() if due_ns <= now_ns]
         for root in late:
             del self._due[root]
+            self._hedges[root] += 1
+            self._draw(root, now_ns)
         return late
 
     def wake_ns(self) -> int | None:

@@ -219,11 +219,13 @@ class Watch:
         """Nothing is cancelled of a root that is not complete, nor of one that recovery has emitted since."""
         assert isinstance(task, SourceTask)
         for root in task.ledger:
-            if not set(emissions).isdisjoint(root.emissions):
+            races = {emission % HEDGE for emission in set(emissions).intersection(root.emissions)}
+            if races:
+                newest = root.emissions[-1]
                 place = f"offset {root.offset} of split {root.split}"
                 if not root.complete_ns:
                     raise SimulationFailure(f"cancelled before it is complete: {place}")
-                if root.emissions[-1] ^ HEDGE not in root.emissions:
+                if newest < HEDGE or races != {newest % HEDGE}:
                     raise SimulationFailure(f"cancelled though recovery has emitted it since: {place}")
 
     def end(self) -> None:
@@ -252,7 +254,7 @@ class Watch:
 
 def _by_recovery(root: Root) -> int:
     """How often a root was emitted, hedges aside."""
-    return len(root.emissions) - root.hedged
+    return len(root.emissions) - root.hedges
 
 
 SCOPES = (None, WORKER, NODE)

@@ -14,6 +14,7 @@ from random import Random
 
 from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError
+from tailrace.policy.replay import MOST_HEDGES
 from tailrace.sim.model import SOURCE, Model, Stage, Stalls
 
 
@@ -29,7 +30,7 @@ class Forest:
     stages: Sequence[int] = field(repr=False)  # of each tuple
     values: Sequence[int] = field(repr=False)  # of each tuple: what groupings see and may take for a key
     works_ns: Sequence[int] = field(repr=False)  # of each tuple: how long it takes a task of speed 1
-    again_ns: Sequence[int] = field(repr=False)  # of each tuple: how long it takes if its root is emitted again
+    again_ns: Sequence[Sequence[int]] = field(repr=False)  # the same of each further emission of its root
     children: Sequence[Sequence[int]] = field(repr=False)  # of each tuple: those it becomes
     senders: Sequence[int] = field(repr=False, default=())  # of each root; empty: round robin
     lags_ns: Sequence[int] = field(
@@ -39,13 +40,16 @@ class Forest:
     def validate(self, model: Model) -> None:
         """Raises ``OptionError`` where the law is broken, or where this is not a forest of the model's."""
         tuples = len(self.stages)
-        lengths = {len(column) for column in (self.values, self.works_ns, self.again_ns, self.children)}
+        lengths = {len(column) for column in (self.values, self.works_ns, *self.again_ns, self.children)}
         if lengths != {tuples} or len(self.roots) != len(self.due_ns) or not self.roots:
             raise OptionError(f"a forest's columns differ in length: tuples={tuples} columns={sorted(lengths)}")
         if self.due_ns[0] < 0 or any(a > b for a, b in zip(self.due_ns, self.due_ns[1:], strict=False)):
             raise OptionError("roots are not due at ascending times from zero on: were they sorted?")
-        if min(self.works_ns) < 1 or min(self.again_ns) < 1:
-            raise OptionError(f"every tuple takes some time: least={min(*self.works_ns, *self.again_ns)}")
+        if len(self.again_ns) != MOST_HEDGES:
+            raise OptionError(f"a root may be emitted again: times={MOST_HEDGES} columns={len(self.again_ns)}")
+        least_ns = min(map(min, (self.works_ns, *self.again_ns)))
+        if least_ns < 1:
+            raise OptionError(f"every tuple takes some time: least={least_ns}")
         if self.lags_ns and (len(self.lags_ns) != tuples or min(self.lags_ns) < 0):
             raise OptionError(f"a lag for each tuple, or none: tuples={tuples} lags={len(self.lags_ns)}")
         if self.senders and (len(self.senders) != len(self.roots) or not set(self.senders) <= {*range(model.senders)}):
@@ -78,7 +82,7 @@ def grow(model: Model, seed: int) -> Forest:
     stages: list[int] = []
     values: list[int] = []
     works_ns: list[int] = []
-    again_ns: list[int] = []
+    again_ns: list[list[int]] = [[] for _ in range(MOST_HEDGES)]
     members = {SOURCE: range(model.tuples)}
     fan_outs = {SOURCE: 1.0, **{stage.name: stage.fan_out for stage in model.operators}}
     rates_per_s = []
@@ -92,10 +96,11 @@ def grow(model: Model, seed: int) -> Forest:
             raise OptionError(f"nobody says how long tuples take: stage={stage.name}: did you forget its service?")
         label = f"{seed} service {stage.name}" if position else f"{seed} service"
         drawn = stage.service.draw(end - begin, Random(label))
-        first_ns, second_ns = _stalled(drawn[1], stage, seed)
+        first_ns, *others_ns = _stalled(drawn[1], stage, seed)
         values += drawn[0]
         works_ns += first_ns
-        again_ns += second_ns
+        for column, other_ns in zip(again_ns, others_ns, strict=True):
+            column += other_ns
         stages += [position] * (end - begin)
         children += [()] * (end - begin)
         if begin < end:
@@ -125,12 +130,13 @@ def _attach(families: list[Sequence[int]], parents: range, counts: list[int] | N
     return first
 
 
-def _stalled(works_ns: list[int], stage: Stage, seed: int) -> tuple[list[int], list[int]]:
-    """What the first and the second incarnation of each tuple take."""
+def _stalled(works_ns: list[int], stage: Stage, seed: int) -> list[list[int]]:
+    """What each incarnation of each tuple takes."""
+    incarnations = range(1 + MOST_HEDGES)
     if stage.stalls is None:
-        return works_ns, works_ns
-    first, second = (Random(f"{seed} stalls {stage.name} {incarnation}") for incarnation in range(2))
-    return _prolonged(works_ns, stage.stalls, first), _prolonged(works_ns, stage.stalls, second)
+        return [works_ns for _ in incarnations]
+    rngs = (Random(f"{seed} stalls {stage.name} {incarnation}") for incarnation in incarnations)
+    return [_prolonged(works_ns, stage.stalls, rng) for rng in rngs]
 
 
 def _prolonged(works_ns: list[int], stalls: Stalls, rng: Random) -> list[int]:

@@ -11,7 +11,7 @@ from random import Random
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.policy.elsewhere import Elsewhere
-from tailrace.policy.replay import ReplayRule
+from tailrace.policy.replay import MOST_HEDGES, ReplayRule
 from tailrace.sim.agenda import WAKE, Agenda
 from tailrace.sim.roots import Roots
 
@@ -27,7 +27,7 @@ Busy = Callable[[], Sequence[tuple[int, int]]]
 
 
 class Hedging:
-    """Law: a root is emitted at most twice, and not again when it is done."""
+    """Law: a root is emitted again at most ``MOST_HEDGES`` times, and not when it is done."""
 
     def __init__(self, rule: ReplayRule, senders: Sequence[int], roots: Roots, agenda: Agenda, seed: int) -> None:
         self.name = rule.name
@@ -35,14 +35,14 @@ class Hedging:
         self.senders = senders  # of each root
         self.roots = roots
         self.agenda = agenda
-        roots.on_the_way.extend([0] * roots.count)
+        roots.on_the_way.extend([0] * (MOST_HEDGES * roots.count))
         self.replayers = [rule.bind(Random(f"{seed} replay {sender}")) for sender in range(max(senders) + 1)]
         self.pending = [0] * len(self.replayers)  # roots of each sender that are emitted and not done
         self.emitted_times = bytearray(roots.count)
         self.touched: dict[int, None] = {}  # senders that were told something by the event at hand, in order
         self.armed_ns = [NEVER] * len(self.replayers)
         self.edges: dict[int, list[Elsewhere]] = {}  # of each sender, those along which its roots take turns
-        self.work_ns = [0, 0]  # by incarnation
+        self.work_ns = [0, 0]  # of first incarnations, and of hedges
         self.issued = 0
         self.won = 0
         self.observations: deque[tuple[int, Sequence[tuple[int, int]]]] = deque(maxlen=WINDOW + 1)
@@ -65,7 +65,7 @@ class Hedging:
 
     def executed(self, incarnation: int, duration_ns: int) -> None:
         again, root = divmod(incarnation, self.roots.count)
-        self.work_ns[again] += duration_ns
+        self.work_ns[again > 0] += duration_ns
         sender = self.senders[root]
         self.replayers[sender].executed(duration_ns, hedge=bool(again))
         self.touched[sender] = None
@@ -78,12 +78,12 @@ class Hedging:
 
     def completed(self, incarnation: int) -> None:
         again, root = divmod(incarnation, self.roots.count)
-        self.won += again
+        self.won += again > 0
         sender = self.senders[root]
         self.pending[sender] -= 1
         self.replayers[sender].completed(root, self.agenda.now_ns, hedge=bool(again))
         for edge in self.edges.get(sender, ()):
-            edge.completed(incarnation, (root, root + self.roots.count))
+            edge.completed(incarnation, range(root, len(self.roots.on_the_way), self.roots.count))
         self.touched[sender] = None
 
     def edge(self, sender: int, tasks: int) -> Elsewhere:
@@ -124,11 +124,12 @@ class Hedging:
 
     def hedge(self, root: int, sender: int) -> None:
         own = 0 <= root < self.roots.count and self.senders[root] == sender
-        assert own and self.emitted_times[root] == 1, f"not a root to emit again: rule={self.name} root={root}"
+        times = self.emitted_times[root] if own else 0
+        assert 1 <= times <= MOST_HEDGES, f"not a root to emit again: rule={self.name} root={root}"
         assert not self.roots.is_done(root), f"a root is emitted again that is done: rule={self.name} root={root}"
-        self.emitted_times[root] = 2
+        self.emitted_times[root] = times + 1
         self.issued += 1
-        self.emit(root, root + self.roots.count)
+        self.emit(root, root + times * self.roots.count)
 
     def arm(self, sender: int) -> None:
         wake_ns = self.replayers[sender].wake_ns() if self.pending[sender] else None
@@ -142,5 +143,5 @@ class Hedging:
 
     def validate(self) -> None:
         assert not any(self.pending), f"roots left over: {sum(self.pending)}"
-        assert set(self.emitted_times) <= {1, 2}, "a root was never emitted"
-        assert self.won <= self.issued == sum(times == 2 for times in self.emitted_times)
+        assert all(self.emitted_times), "a root was never emitted"
+        assert self.won <= self.issued == sum(self.emitted_times) - self.roots.count

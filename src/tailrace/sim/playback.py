@@ -15,6 +15,7 @@ from random import Random
 from tailrace.errors import OptionError
 from tailrace.policy.grouping import Grouping
 from tailrace.policy.keys import Key
+from tailrace.policy.replay import MOST_HEDGES
 from tailrace.sim.arrivals import Recorded
 from tailrace.sim.calibration import Costs, calibrate
 from tailrace.sim.forest import Forest
@@ -213,7 +214,7 @@ class Playback:
             stages,
             values,
             works_ns,
-            works_ns,
+            [works_ns] * MOST_HEDGES,
             units.children,
             senders,
             self.costs.lags_ns,

@@ -57,8 +57,8 @@ class Report:
     messages: int  # between the halves of groupings, besides those on tuples
     stages: tuple[StageReport, ...] = ()
     replay: str | None = None  # the rule that hedges
-    hedges: int = 0  # roots that were emitted again
-    hedges_won: int = 0  # roots whose second incarnation was complete first
+    hedges: int = 0  # emissions of roots that were late
+    hedges_won: int = 0  # roots of which one of these was complete first
     cancelled: int = 0  # tuples of incarnations that came too late, thrown away before they were run
     extra_work: float = 0.0  # time that tasks spent on second incarnations, over that on first ones
 

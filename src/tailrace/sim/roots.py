@@ -1,7 +1,7 @@
 """Which roots are done, by how many of their tuples are still on their way.
 
-A root's first incarnation has the root's own number. If it is emitted again, that incarnation's number is the root's
-plus the number of roots. The first one to be complete counts.
+A root's first incarnation has the root's own number. Each time it is emitted again, the incarnation's number is that of
+the one before plus the number of roots. The first one to be complete counts.
 """
 
 from __future__ import annotations

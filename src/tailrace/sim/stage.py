@@ -128,12 +128,13 @@ class StageAtWork:
             elsewhere, sides = self.elsewhere[sender], self.sides[sender]
             if sides is not None:
                 again, root = divmod(incarnation, self.roots.count)
-                choice = sides.choose(root, hedge=bool(again))
+                choice = sides.choose(root, again)
             else:
                 choice = self.choosers[sender].choose_many((self.values[index],))[0]
             if elsewhere is not None:
                 if incarnation >= self.roots.count:
-                    choice = elsewhere.choose(elsewhere.task_of(incarnation - self.roots.count))
+                    before = range(incarnation % self.roots.count, incarnation, self.roots.count)
+                    choice = elsewhere.choose({*map(elsewhere.task_of, before)})
                 elsewhere.sent(incarnation, choice)
             self.send(index, incarnation, sender, choice, None)
             return
@@ -217,7 +218,8 @@ class StageAtWork:
 
     def start(self, task: int, job: Job, now_ns: int) -> None:
         self.began_ns[task] = now_ns
-        work_ns = (self.works_ns if job[1] < self.roots.count else self.again_ns)[job[0]]
+        again = job[1] // self.roots.count
+        work_ns = (self.again_ns[again - 1] if again else self.works_ns)[job[0]]
         duration_ns = self.paces[task].duration_ns(now_ns, work_ns)
         heappush(self.events, (now_ns + duration_ns, FINISH, self.next(), self, task, duration_ns, job))
 

@@ -11,6 +11,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
@@ -18,7 +19,7 @@ import cloudpickle
 
 from tailrace.errors import shorten
 from tailrace.policy.budget import BURST, LUCKY_BURSTS
-from tailrace.policy.replay import Replayer, ReplayRule
+from tailrace.policy.replay import MOST_HEDGES, Replayer, ReplayRule
 
 MS = 1_000_000
 EVERY_NS = MS
@@ -68,9 +69,9 @@ class _Source:
         self.sequence = 0
         self.emitted = 0
         self.pending: set[int] = set()
-        self.hedged: set[int] = set()
+        self.hedged: Counter[int] = Counter()
         self.hedges: list[Hedge] = []
-        self.works_ns = [0, 0]  # of first and second incarnations
+        self.works_ns = [0, 0]  # of first incarnations, and of hedges
 
     def run(self, until: int) -> list[Hedge]:
         """Emit as many roots in all, and see the last of them through only if there were as many already."""
@@ -135,9 +136,9 @@ class _Source:
                 raise self.broken("only roots that were emitted are due", **facts)
             if root not in self.pending:
                 raise self.broken("a root that is complete is not due", **facts)
-            if root in self.hedged:
-                raise self.broken("a root is due once in its life", **facts)
-            self.hedged.add(root)
+            if self.hedged[root] == MOST_HEDGES:
+                raise self.broken(f"a root is due {MOST_HEDGES} times in its life at most", **facts)
+            self.hedged[root] += 1
         return roots
 
     def check_budget(self) -> None:
