@@ -397,7 +397,7 @@ def _claims_replay(rows: Sequence[Row]) -> list[Claim]:
             _loss(f"{prefix}_extra_work_30", f"extra work, {name}", _row(rows, "stalls", 0.3, technique, "work_s"), at),
             _value(
                 f"{prefix}_hedged_30",
-                f"roots hedged, {name}",
+                f"hedges, a root, {name}",
                 None,
                 _row(rows, "stalls", 0.3, technique, "hedges"),
                 "%",
