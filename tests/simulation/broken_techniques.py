@@ -15,10 +15,10 @@ from tailrace.clock import MILLISECOND_NS
 from tailrace.core import sharedqueue, task
 from tailrace.core.acks import HEDGE
 from tailrace.core.coordinator import Coordinator
-from tailrace.core.hedging import Hedging
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.messages import Member
 from tailrace.core.opentask import OpenBundle, OpenTask
+from tailrace.core.races import Races
 from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.sendinghalf import FeedbackOut
 from tailrace.core.task import Task
@@ -117,25 +117,24 @@ def complete_by_each() -> Patch:
 
 def cancelled_when_hedged() -> Patch:
     """What is queued of a root is thrown away as soon as it is hedged."""
-    original = Hedging.due
+    original = Races.hedge
 
-    def due(self: Hedging, now_ns: int) -> list[Root]:
-        roots = original(self, now_ns)
-        self.cancels.extend(root.emissions[-1] for root in roots)
-        return roots
+    def hedge(self: Races, root: Root, cancels: bool) -> int:
+        self._cancels.append(root.emissions[-1])
+        return original(self, root, cancels)
 
-    return patch.object(Hedging, "due", due)
+    return patch.object(Races, "hedge", hedge)
 
 
 def hedges_survive_recovery() -> Patch:
     """Whatever was first, all other incarnations are cancelled, those that recovery has emitted since too."""
 
-    def race_is_over(self: Hedging, root: Root) -> bool:
+    def completed(self: Races, root: Root) -> bool:
         winner = self._ledger.completed_by(root)
-        self.cancels.extend(emission for emission in root.emissions if emission != winner)
+        self._cancels.extend(emission for emission in root.emissions if emission != winner)
         return winner >= HEDGE
 
-    return patch.object(Hedging, "_race_is_over", race_is_over)
+    return patch.object(Races, "completed", completed)
 
 
 def thrown_away_is_acknowledged() -> Patch:

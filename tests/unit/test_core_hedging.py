@@ -205,7 +205,7 @@ def test_recovery_forgets_a_hedge(winner: int) -> None:
     kit.pass_ms(50)
     assert len(root.emissions) == 3, "one hedge a root, as long as nobody knows who is first"
     kit.complete(root.emissions[winner])
-    assert root.complete_ns and kit.task.cancels == [] and kit.figures() == (1, 0, 0)
+    assert root.complete_ns and kit.task.cancels == [] and kit.figures() == (1, winner == 1, winner != 1)
 
 
 def test_a_root_that_recovery_emits_again_is_late_from_then_on() -> None:
@@ -274,7 +274,7 @@ def test_hedging_goes_off_and_on_while_roots_are_pending() -> None:
     kit.task.handle(Techniques(PLAIN))
     assert kit.task.hedging is None and kit.task.hedge_ns is None
     kit.complete(kit.roots[0].emissions[1])
-    assert kit.task.cancels == [], "nobody watches races any more"
+    assert kit.task.cancels == kit.roots[0].emissions[:1] and kit.figures() == (2, 1, 0), "races go on"
     kit.pass_ms(20)
     assert kit.figures()[0] == 2
     kit.task.handle(Techniques(Tail(TIMEOUT)))
@@ -286,7 +286,30 @@ def test_hedging_goes_off_and_on_while_roots_are_pending() -> None:
     assert kit.task.hedging is before, "the same rule goes on as it was"
     for root in (again, late):
         kit.complete(root.emissions[0])
-    assert kit.task.cancels == [late.emissions[1]]
+    assert kit.task.cancels == [hedged.emissions[0], again.emissions[1], late.emissions[1]]
+    assert kit.figures() == (3, 1, 2)
+
+
+def test_what_a_rule_without_cancels_has_hedged_is_run_under_any_other() -> None:
+    kit = Kit(tr.replicate(1.0))
+    kit.task.read(1)
+    kit.pass_ms(0)
+    kit.task.handle(Techniques(Tail(TIMEOUT)))
+    kit.complete(kit.roots[0].emissions[0])
+    assert kit.task.cancels == [] and kit.figures() == (1, 0, 1)
+
+
+def test_gauges_are_of_the_rule_that_is_on() -> None:
+    kit = Kit(tr.fixed_timeout(10, budget=0.5))
+    counters = kit.task.wiring.counters
+    kit.task.show()
+    assert (counters.timeout_ns, counters.hedges_left) == (10 * MS, 0.0)
+    kit.task.handle(Techniques(Tail(TIMEOUT)))
+    kit.task.show()
+    assert (counters.timeout_ns, counters.hedges_left) == (10 * MS, None), "nothing limits them"
+    kit.task.handle(Techniques(PLAIN))
+    kit.task.show()
+    assert (counters.timeout_ns, counters.hedges_left) == (0, 0.0)
 
 
 def test_a_hedge_goes_where_the_least_waits() -> None:
@@ -386,14 +409,14 @@ def test_a_set_of_cancelled_emissions_is_bounded_and_forgets_the_oldest() -> Non
     assert len(cancelled) == LIMIT and min(cancelled) == 2
 
 
-def test_switching_off_empties_it() -> None:
+def test_what_is_cancelled_stays_so_when_replay_goes_off() -> None:
     cancelled = Cancelled()
     task = _task(lambda stream: stream.map("a", str, tasks=2), cancelled)
+    task.receive([(5, 0, 5, 1005, [5], ["x"])])
     cancelled.add([5])
-    task.handle(Techniques(Tail(TIMEOUT)))
-    assert cancelled
     task.handle(Techniques(PLAIN))
-    assert not cancelled
+    task.run(SECOND_NS)
+    assert not any(lane.bundles for lane in task.lanes) and task.counters[0].unrun == 1
 
 
 # -- where hedges go

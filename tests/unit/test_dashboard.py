@@ -106,6 +106,8 @@ def test_hedging_is_shown_while_it_is_on_and_after_it_was() -> None:
     assert words in plain_line(progress).split(" | ")
     assert words in screen(progress)
     assert f"  replay    {words}" in render_summary(progress).splitlines()
+    progress["replay"]["hedgesLeft"] = None
+    assert words.replace(" left 31", "") in plain_line(progress).split(" | "), "nothing limits them"
     progress["tail"] = {"replay": None}
     assert "hedges 1.50k won 900 wasted 590 tuples cancelled 1.20k (off)" in plain_line(progress).split(" | ")
 

@@ -1,12 +1,4 @@
-"""Hedging: a source task emits late roots once more, as its replayer says; the first incarnation to be complete counts.
-
-A hedge is an emission like any other, with registers of its own: any incarnation may complete its root and make it
-durable, and a committing sink drops whichever copies of a row come later. Its number is that of the emission it races
-and ``HEDGE``, or twice that: whoever has a bundle of one knows the others.
-
-When one of a race is complete the others are cancelled: what is queued of them is thrown away unrun. Law: an
-incarnation is cancelled only if another of the same race is complete, and recovery has not emitted the root since. An
-incarnation from before a loss may be complete and never become durable; then only the new one can.
+"""Hedging: a source task emits late roots once more, as its replayer says. What comes of it is up to ``races``.
 
 What a replayer must be told about work is worked out from what all tasks together have done (``Load``), once a second,
 and shared out evenly over roots and over hedges. Hedges are charged what those before them cost, and the difference
@@ -48,7 +40,6 @@ class Hedging:
         edges: Sequence[Elsewhere] = (),
     ) -> None:
         self.rule = rule
-        self.cancels: list[int] = []  # emissions to be cancelled; whoever sends them on empties it
         self.wake_ns = 0  # when to ask what is due
         self._ledger = ledger
         self._counters = counters
@@ -74,8 +65,8 @@ class Hedging:
             self._replayer.emitted(key, now_ns)
             self.wake_ns = 0
 
-    def completed(self, root: Root, now_ns: int) -> None:
-        """The first incarnation of a root is complete."""
+    def completed(self, root: Root, now_ns: int, won: bool) -> None:
+        """The first incarnation of a root is complete. ``won``: it is a hedge."""
         key = root.emissions[0]
         if self._edges:
             winner = key if len(root.emissions) == 1 else self._ledger.completed_by(root)
@@ -83,24 +74,10 @@ class Hedging:
                 edge.completed(winner, root.emissions)
         if self._pending.pop(key, None) is None:
             return  # it was hedged under another rule
-        won = root.hedges > 0 and self._race_is_over(root)
         if self._work.root_ns:
             self._replayer.executed(self._work.root_ns, hedge=False)
         self._replayer.completed(key, now_ns, won)
         self.wake_ns = 0
-
-    def _race_is_over(self, root: Root) -> bool:
-        """Whether a hedge was first. The others are cancelled."""
-        winner, newest = self._ledger.completed_by(root), root.emissions[-1]
-        race = range(newest % HEDGE, newest + 1, HEDGE)
-        if winner not in race:
-            return False
-        won = winner >= HEDGE
-        if self.rule.cancels:
-            self.cancels.extend(emission for emission in race if emission != winner)
-        self._counters.hedges_won += won
-        self._counters.hedges_wasted += len(race) - 1 - won
-        return won
 
     def loaded(self, load: Load, now_ns: int) -> None:
         if self._work.learn(load, self._issued):
@@ -130,7 +107,7 @@ class Hedging:
         """Bring gauges up to date."""
         state = self._replayer.state()
         self._counters.timeout_ns = state.timeout_ns or 0
-        self._counters.hedges_left = state.hedges_left or 0.0
+        self._counters.hedges_left = state.hedges_left
 
     def validate(self) -> None:
         """Raise AssertionError if this contradicts the ledger."""

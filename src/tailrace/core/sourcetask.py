@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -29,6 +30,7 @@ from tailrace.core.messages import (
     ToWorker,
 )
 from tailrace.core.plan import EdgePlan, Plan
+from tailrace.core.races import Races
 from tailrace.core.router import TurnsOut
 from tailrace.core.stage import Wiring
 from tailrace.core.task import Task
@@ -51,6 +53,7 @@ class SourceTask(Task):
         super().__init__(plan, number, clock)
         self.ledger = ledger
         self.hedging: Hedging | None = None
+        self._races: Races | None = None  # since there was a rule
         self._rng = rng
         self.draining = False
         self._catch_up = 0  # roots to read even so
@@ -193,13 +196,19 @@ class SourceTask(Task):
         rule = tail.replay if self._may_hedge else None
         if self.hedging is not None and rule == self.hedging.rule:
             return
-        self.hedging = self.ledger.on_complete = None
+        self.hedging = None
         self._late.clear()
         edges = self._places(rule is not None and rule.cancels)
         if rule is not None:
             self.hedging = Hedging(rule, self.ledger, self.wiring.counters, self._rng, self.clock(), edges)
-            self.hedging.cancels = self.cancels
-            self.ledger.on_complete = self.hedging.completed
+            if self._races is None:
+                self._races = Races(self.ledger, self.wiring.counters, self.cancels)
+                self.ledger.on_complete = partial(self._completed, self._races)
+
+    def _completed(self, races: Races, root: Root, now_ns: int) -> None:
+        won = root.hedges > 0 and races.completed(root)
+        if self.hedging is not None:
+            self.hedging.completed(root, now_ns, won)
 
     def _places(self, noted: bool) -> list[Elsewhere]:
         """Have the edges along which roots take turns note where they go, or not any more."""
@@ -226,17 +235,16 @@ class SourceTask(Task):
                 self._emit(root, self.clock())
             if self.clock() >= end_ns or self.line_full:
                 return
-        if self.hedging is not None and self._started:
-            self._hedge(self.hedging, self.clock())
+        if self.hedging is not None and self._races is not None and self._started:
+            self._hedge(self.hedging, self._races, self.clock())
 
-    def _hedge(self, hedging: Hedging, now_ns: int) -> None:
+    def _hedge(self, hedging: Hedging, races: Races, now_ns: int) -> None:
         self._late.update(dict.fromkeys(hedging.due(now_ns)))
         while self._late and not self.line_full:
             root = next(iter(self._late))
             del self._late[root]
             if not root.complete_ns:
-                self.wiring.counters.hedges += 1
-                self._send(root, self.ledger.hedge(root), now_ns)
+                self._send(root, races.hedge(root, hedging.rule.cancels), now_ns)
 
     def show(self) -> None:
         super().show()
@@ -247,6 +255,7 @@ class SourceTask(Task):
         counters.durable_latency = ledger.durable_latency
         counters.completed = ledger.complete_latency.count
         counters.durable = ledger.durable_latency.count
+        counters.timeout_ns, counters.hedges_left = 0, 0.0
         if self.hedging is not None:
             self.hedging.show()
 

@@ -158,8 +158,6 @@ class Task:
                 self._bind_halves(message.version)
             case Techniques():
                 self.take_sides(message.tail)
-                if message.tail.replay is None:
-                    self.cancelled.clear()
 
     def take_sides(self, tail: Tail) -> None:
         """Send hedges to other tasks than what they race, from now on, if there are any."""

@@ -52,7 +52,9 @@ def replay_words(progress: dict[str, Any]) -> list[str]:
     counts = {"hedges": "hedges", "won": "won", "wasted": "wasted", "cancelledTuples": "tuples cancelled"}
     words = [f"{name} {text.count(replay[key])}" for key, name in counts.items()]
     if rule:
-        words += [f"timeout {text.latency(replay['timeoutMs'])}", f"left {replay['hedgesLeft']:.0f}"]
+        words.append(f"timeout {text.latency(replay['timeoutMs'])}")
+        if replay["hedgesLeft"] is not None:
+            words.append(f"left {replay['hedgesLeft']:.0f}")
     return [" ".join([*words, f"({rule or 'off'})"])]
 
 

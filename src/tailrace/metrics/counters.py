@@ -87,7 +87,7 @@ class TaskSnapshot:
     unrun: int = 0
     unrun_hedges: int = 0
     timeout_ns: int = 0
-    hedges_left: float = 0.0
+    hedges_left: float | None = 0.0
     at_ns: int = 0
     execution: HistogramSnapshot = EMPTY_SNAPSHOT
     complete: HistogramSnapshot = EMPTY_SNAPSHOT
@@ -132,7 +132,7 @@ class TaskCounters:
     unrun: int = 0  # tuples thrown away because a hedge was first
     unrun_hedges: int = 0  # tuples of hedges thrown away because it was not
     timeout_ns: int = 0  # a gauge: beyond that a root is late; 0: not known
-    hedges_left: float = 0.0  # a gauge: that the budget pays for
+    hedges_left: float | None = 0.0  # a gauge: that the budget pays for; None: there is no limit
     at_ns: int = 0  # when all this was so, on the clock of its machine
     execution: Histogram = field(default_factory=Histogram)
     complete: Histogram = field(default_factory=Histogram)  # latency from due to complete

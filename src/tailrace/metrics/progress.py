@@ -344,15 +344,19 @@ def _latency(roots: _Group) -> Progress:
 
 
 def _replay(roots: _Group, everything: _Group) -> Progress:
-    """What hedging has done. The timeout is the longest of all source tasks, null if none has one."""
+    """What hedging has done. The timeout is the longest of all source tasks, null if none has one.
+
+    Null is also how many hedges are left where nothing limits them.
+    """
     timeout_ns = max((task.timeout_ns for task in roots.now), default=0)
+    left = [task.hedges_left for task in roots.now]
     return {
         "hedges": roots.total("hedges"),
         "won": roots.total("hedges_won"),
         "wasted": roots.total("hedges_wasted"),
         "cancelledTuples": everything.total("unrun") + everything.total("unrun_hedges"),
         "timeoutMs": _ms(timeout_ns) if timeout_ns else None,
-        "hedgesLeft": round(sum(task.hedges_left for task in roots.now), 1),
+        "hedgesLeft": None if None in left else round(sum(filter(None, left), 0.0), 1),
     }
 
 
