@@ -40,7 +40,6 @@ def declared(declare: Declare) -> Topology:
 MAY: dict[str, Declare] = {
     "shuffle": lambda stream: stream.map("work", nothing, tasks=4, grouping=shuffle()),
     "by load": lambda stream: stream.map("work", nothing, tasks=4, grouping=pull()),
-    "by load, of a key": lambda stream: stream.map("work", nothing, tasks=4, grouping=partial_key(key)),
     "batches": lambda stream: stream.map_batch("work", nothing, tasks=4, grouping=least_work(key)),
     "blocking": lambda stream: stream.map("work", nothing, tasks=4, kind="blocking"),
     "state that is merged": lambda stream: stream.map("work", nothing, tasks=4, stateful=True, mergeable=True),
@@ -62,6 +61,10 @@ MAY_NOT: dict[str, tuple[Declare, str]] = {
     "keys": (
         lambda stream: stream.map("work", nothing, tasks=4, grouping=fields(key)),
         "work: fields sends equal keys to one task",
+    ),
+    "keys of two tasks": (
+        lambda stream: stream.map("work", nothing, tasks=4, grouping=partial_key(key)),
+        "work: partial_key sends equal keys to two tasks",
     ),
     "broadcast": (
         lambda stream: stream.map("work", nothing, tasks=4, grouping=broadcast()),

@@ -55,6 +55,8 @@ def why_not_shared(operator: OperatorPlan, operators: Sequence[OperatorPlan], ed
         if edge.downstream == operator.index:
             if edge.grouping.keyed:
                 return f"{edge.grouping.name} sends equal keys to one task"
+            if edge.grouping.name == "partial_key":
+                return "partial_key sends equal keys to two tasks"
             if edge.local:
                 return "what comes by a local edge stays where it is"
             if edge.grouping.name == "broadcast":
