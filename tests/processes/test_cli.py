@@ -278,12 +278,14 @@ def test_run_shows_progress_and_a_summary(tmp_path: Path, name: str) -> None:
 
 
 def test_run_as_json_writes_nothing_else(tmp_path: Path) -> None:
-    options = ("--checkpoint", str(tmp_path / "state"), "--metrics-port", "0", "--shared-queues", "worker")
+    techniques = ("--shared-queues", "worker", "--send", "lbf", "--replay", "fixed_timeout=500")
+    options = ("--checkpoint", str(tmp_path / "state"), "--metrics-port", "0", *techniques)
     done = tailrace_run(words_file(tmp_path), "--json", *options)
     assert done.returncode == 0, done.stderr
     progress = [json.loads(line) for line in done.stdout.splitlines()]
     assert progress[-1]["status"] == "finished"
     assert progress[-1]["completed"] == 2
+    assert progress[-1]["tail"] == {"replay": "fixed_timeout", "shared_queues": "worker", "send": "lbf"}
     assert "seen a" in done.stderr  # what workers print is not lost
     assert re.search(r"^metrics: http://127\.0\.0\.1:\d+/metrics$", done.stderr, re.MULTILINE)
     again = tailrace_run(words_file(tmp_path), "--json", "--checkpoint", str(tmp_path / "state"))

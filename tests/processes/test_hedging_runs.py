@@ -116,6 +116,34 @@ def test_hedging_goes_on_and_off_while_a_run_lasts() -> None:
         run.stop(timeout=30)
     assert_same_rows(sink.values, range(len(sink.values)))
     assert run.lastProgress is not None and run.lastProgress["tail"]["replay"] is None
+    assert run.tail() == tr.Tail() == run.tail(replay=None)
+    with pytest.raises(tr.TailraceError, match="a run that has ended has no techniques to switch: run=switched"):
+        run.tail(replay=tr.fixed_timeout(1))
+
+
+def test_hedges_that_are_under_way_when_replay_goes_off_are_cancelled_and_counted_all_the_same(tmp_path: Path) -> None:
+    """All roots are late at once, and each hedge waits behind hundreds of others: calls would nearly double."""
+    roots, calls = 600, tmp_path / "calls"
+    topology = tr.Topology("switched-off")
+    sink = tr.to_list()
+    numbers = topology.source("numbers", tr.from_iterable(range(roots)))
+    numbers.map("slow", partial(_noted, str(calls)), tasks=4, kind="blocking").sink("out", sink)
+    with running(topology, workers=2, tail=tr.Tail(replay=tr.fixed_timeout(100))) as run:
+        wait_until(lambda: run._server.progress()["replay"]["hedges"] > roots // 2, 30, "hedges")
+        run.tail(replay=None)
+        assert run.awaitTermination(60)
+    assert_same_rows(sink.values, range(roots))
+    assert run.lastProgress is not None
+    replay = run.lastProgress["replay"]
+    assert replay["hedges"] == replay["won"] + replay["wasted"]
+    assert replay["cancelledTuples"] > 0.8 * replay["hedges"] and calls.stat().st_size < 1.2 * roots
+
+
+def _noted(calls: str, number: int) -> int:
+    with Path(calls).open("a") as file:
+        file.write("x")
+    time.sleep(0.01)
+    return number
 
 
 def _a_while(number: int) -> int:

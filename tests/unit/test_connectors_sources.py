@@ -146,9 +146,9 @@ def test_a_restart_keeps_due_times() -> None:
     assert after.poll(100, 5_000 + 9_900_000_000) == whole[71:]
 
 
-@pytest.mark.parametrize("rate", [0, -1, math.nan, math.inf])
+@pytest.mark.parametrize("rate", [0, -1, math.nan, math.inf, True, "5"])
 def test_a_rate_must_be_positive(rate: float) -> None:
-    with pytest.raises(OptionError, match=f"rate must be positive: per_second={rate}, did you mean from_iterable"):
+    with pytest.raises(OptionError, match=f"rate must be positive: per_second={rate!r}, did you mean from_iterable"):
         at_rate(numbers, rate)
 
 

@@ -126,6 +126,12 @@ def test_a_task_tells_what_tuples_took_from_entering_the_queue() -> None:
 def test_bad_options() -> None:
     with pytest.raises(OptionError, match=r"a unit of traffic up to 1: period_s=5.0 threshold=1.2 unit=0"):
         latency_balanced(unit=0)
+    with pytest.raises(OptionError, match=r"balancing needs a period above 0, .*: period_s=nan "):
+        latency_balanced(period_s=float("nan"))
+    with pytest.raises(
+        OptionError, match=r"fast=True has no other parameters: period_s=3 .*: did you mean fast=False\?"
+    ):
+        latency_balanced(fast=True, period_s=3)
     assert latency_balanced(fast=True) == LatencyBalancedFast()
 
 

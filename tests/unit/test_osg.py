@@ -238,7 +238,7 @@ def test_osg_needs_a_key_and_names_a_tuple_without() -> None:
         osg()
     with pytest.raises(LookupError, match=r"a tuple has no such key: grouping=osg key='user' tuple=\{'usr': 1\}"):
         osg("user").bind(2, Random(0)).choose_many([{"usr": 1}])
-    with pytest.raises(OptionError, match="osg needs window >= 1 and tolerance >= 0: window=0"):
+    with pytest.raises(OptionError, match="osg needs window >= 1, a whole number, and tolerance >= 0: window=0"):
         osg("user", window=0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf, nan
 from random import Random
 
 import pytest
@@ -308,7 +309,15 @@ def test_the_papers_estimate_feeds_on_replays() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: fixed_timeout(0), "a timeout is a time above zero: ms=0: did you mean replicate"),
+        (lambda: fixed_timeout(0), "a time above zero, and less than a day: ms=0: did you mean replicate"),
+        (lambda: fixed_timeout(inf), "a time above zero, and less than a day: ms=inf: is it a number of milliseconds?"),
+        (lambda: fixed_timeout(1e-9), "and less than a day: ms=1e-09: is it a number of milliseconds?"),
+        (lambda: fixed_timeout(1e300), "and less than a day: ms=1e+300"),
+        (lambda: fixed_timeout("30"), "and less than a day: ms='30': is it a number of milliseconds?"),  # type: ignore[arg-type]
+        (lambda: replicate(nan), "a fraction of the roots is 0 to 1: fraction=nan: is it a number?"),
+        (lambda: replicate(True), "a fraction of the roots is 0 to 1: fraction=True: is it a number?"),
+        (lambda: adaptive_timeout(budget="5%"), "above 0 and up to 1, or None: budget='5%'"),  # type: ignore[arg-type]
+        (lambda: fixed_timeout(30, gate=True), "a gate is a utilisation, above 0 and up to 1, or None: gate=True"),
         (lambda: replicate(20), "a fraction of the roots is 0 to 1: fraction=20: did you mean 0.2?"),
         (lambda: adaptive_timeout(budget=5), "a budget is a share of the work, above 0 and up to 1, or None: budget=5"),
         (lambda: adaptive_timeout(gate=0), "a gate is a utilisation, above 0 and up to 1, or None: gate=0"),

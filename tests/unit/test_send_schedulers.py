@@ -87,7 +87,7 @@ def test_between_ticks_only_the_queue_with_the_signal_sends() -> None:
     assert picker.pick(waiting((2, 0, 1), EMPTY, (9, 0, 1)), 40 * MS) == 2
 
 
-@pytest.mark.parametrize("interval_ms", [0, 0.5, -3, 10_000, float("nan"), float("inf")])
+@pytest.mark.parametrize("interval_ms", [0, 0.5, -3, 10_000, float("nan"), float("inf"), True, "50"])
 def test_an_interval_that_is_none(interval_ms: float) -> None:
     with pytest.raises(OptionError) as caught:
         lbf(interval_ms)
@@ -112,7 +112,7 @@ def test_in_an_overload_a_head_is_too_old_only_after_all_that_waits_could_have_b
     assert lbf_work(age_floor_ms=10, age_drains=0).bind(4, Random(0)).pick(queues, 14 * MS) == 2
 
 
-@pytest.mark.parametrize("age_drains", [-1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("age_drains", [-1.0, float("inf"), float("nan"), None])
 def test_a_number_of_drains_that_is_none(age_drains: float) -> None:
     with pytest.raises(OptionError) as refusal:
         lbf_work(age_drains=age_drains)
@@ -173,7 +173,7 @@ def test_schedulers_by_name() -> None:
             "lbf_work=NUMBER?",
         ),
         ("fifo=3", "unknown send scheduler: send=fifo=3: did you mean"),
-        ("lbf=soon", "a send scheduler needs a number: send=lbf=soon: did you mean lbf_work=250?"),
+        ("lbf=soon", "a send scheduler needs a number: send=lbf=soon: did you mean lbf=50?"),
         ("lbf=0", "a scheduling interval is a number of milliseconds"),
     ],
 )

@@ -24,6 +24,8 @@ from tailrace.cli import common
 from tailrace.cli.common import SPARE_SLOTS, Conf, conf_option, errors_for_people, host_option, master_option
 from tailrace.dashboard import render_summary, watch
 from tailrace.policy.replay_named import named_replay
+from tailrace.policy.send_named import named_send
+from tailrace.policy.tail import PLAIN
 
 GLANCE_S = 0.1  # how soon a new progress is written down; there is one a second
 FILE_MODULE = "__tailrace_file__"  # no module that workers could import: what the file defines travels by value
@@ -52,13 +54,14 @@ FILE_MODULE = "__tailrace_file__"  # no module that workers could import: what t
     help="Write down here what every tuple did, for tailrace sim --trace.",
 )
 @click.option(
-    "--replay", metavar="RULE", help="Send late records once more: adaptive_timeout, fixed_timeout=MS.  [default: none]"
+    "--replay", metavar="RULE", help="Send late records once more: adaptive_timeout, fixed_timeout=MS, replicate=SHARE."
 )
 @click.option(
     "--shared-queues",
     metavar="WHERE",
-    help="Let tasks of an operator draw from one queue: those in one worker, or on one node.  [default: none]",
+    help="Let tasks of an operator draw from one queue: those in one worker, or on one node.",
 )
+@click.option("--send", metavar="ORDER", help="Have tuples leave a worker in order: lbf, lbf_work, round_robin, fifo.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics here.")
 @click.option("--json", "as_json", is_flag=True, help="Write each progress as a line of JSON, and nothing else.")
 def run(
@@ -71,6 +74,7 @@ def run(
     record: str | None,
     replay: str | None,
     shared_queues: str | None,
+    send: str | None,
     metrics_port: int | None,
     as_json: bool,
 ) -> None:
@@ -99,7 +103,9 @@ def run(
         slots = workers + SPARE_SLOTS if workers is not None else None
         spark = stack.enter_context(common.session(host, master, conf, slots))
         rule = None if replay is None else named_replay(replay)
-        tail = Tail(rule, shared_queues) if rule is not None or shared_queues is not None else None
+        scheduler = None if send is None else named_send(send)
+        chosen = Tail(rule, shared_queues, scheduler)
+        tail = None if chosen == PLAIN else chosen
         options: dict[str, Any] = {"workers": workers, "checkpoint": checkpoint, "record": record, "tail": tail}
         handle: Run = topology.run(spark, **{name: value for name, value in options.items() if value is not None})
         stack.enter_context(stopped_at_the_end(handle))

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from math import inf
 
 from tailrace.clock import SECOND_NS
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, shorten
+from tailrace.policy.numbers import is_number
 
 BURST = 32
 """Mean roots that a full bucket pays for: one stall holds up about ten roots, and there may be several at once."""
@@ -64,10 +65,16 @@ class Limits:
     gate: float | None
 
     def __post_init__(self) -> None:
-        if self.share is not None and not 0 < self.share <= 1:
-            raise OptionError(f"a budget is a share of the work, above 0 and up to 1, or None: budget={self.share}")
-        if self.gate is not None and not 0 < self.gate <= 1:
-            raise OptionError(f"a gate is a utilisation, above 0 and up to 1, or None: gate={self.gate}")
+        if not _is_share(self.share):
+            raise OptionError(
+                f"a budget is a share of the work, above 0 and up to 1, or None: budget={shorten(self.share)}"
+            )
+        if not _is_share(self.gate):
+            raise OptionError(f"a gate is a utilisation, above 0 and up to 1, or None: gate={shorten(self.gate)}")
+
+
+def _is_share(value: float | None) -> bool:
+    return value is None or (is_number(value) and 0 < value <= 1)
 
 
 class Budget:

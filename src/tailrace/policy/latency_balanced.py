@@ -14,12 +14,14 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tailrace.clock import SECOND_NS
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, shorten
 from tailrace.policy.estimated import Estimated
 from tailrace.policy.feedback import Message, Quiet, Silent
 from tailrace.policy.latency_balanced_fast import LatencyBalancedFast
+from tailrace.policy.numbers import is_number
 from tailrace.policy.shares import Shares
 
+PERIOD_S, THRESHOLD, UNIT = 5.0, 1.2, 0.01
 ALPHA = 0.5
 """How much the last period counts in a task's aged latency."""
 
@@ -156,17 +158,20 @@ class LatencyBalanced:
 
 
 def latency_balanced(
-    *, fast: bool = False, period_s: float = 5.0, threshold: float = 1.2, unit: float = 0.01
+    *, fast: bool = False, period_s: float = PERIOD_S, threshold: float = THRESHOLD, unit: float = UNIT
 ) -> LatencyBalanced | LatencyBalancedFast:
     """The paper's balancing: every ``period_s`` seconds one ``unit`` of traffic moves from a slow task to a fast one.
 
     ``fast`` looks at tuples in flight before it looks at latency, has no parameters, and adapts within a second or two.
     """
-    if fast:
-        return LatencyBalancedFast()
-    if period_s <= 0 or threshold < 1 or not 0 < unit <= 1:
+    given = f"period_s={shorten(period_s)} threshold={shorten(threshold)} unit={shorten(unit)}"
+    numbers = all(map(is_number, (period_s, threshold, unit)))
+    if not numbers or period_s <= 0 or threshold < 1 or not 0 < unit <= 1:
         raise OptionError(
-            f"balancing needs a period above 0, a threshold from 1 on, and a unit of traffic up to 1: "
-            f"period_s={period_s} threshold={threshold} unit={unit}"
+            f"balancing needs a period above 0, a threshold from 1 on, and a unit of traffic up to 1: {given}"
         )
+    if fast:
+        if (period_s, threshold, unit) != (PERIOD_S, THRESHOLD, UNIT):
+            raise OptionError(f"balancing with fast=True has no other parameters: {given}: did you mean fast=False?")
+        return LatencyBalancedFast()
     return LatencyBalanced(round(period_s * SECOND_NS), threshold, unit)

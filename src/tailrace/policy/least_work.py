@@ -13,12 +13,13 @@ from random import Random
 from typing import Any
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, shorten
 from tailrace.policy.estimate import CostTable
 from tailrace.policy.estimated import Estimated
 from tailrace.policy.feedback import Message, Quiet
 from tailrace.policy.hashing import stable_hash
 from tailrace.policy.keys import Key, Remembered, checked_key, explain_key, key_function
+from tailrace.policy.numbers import is_whole
 from tailrace.policy.reports import Done, Reporter
 
 UNKNOWN_NS = 1
@@ -157,6 +158,6 @@ class LeastWork:
 
 def least_work(key: Key | None = None, *, capacity: int = 8192) -> LeastWork:
     """``key`` is what a tuple's cost depends on; ``capacity`` is how many keys have prices of their own."""
-    if capacity < 1:
-        raise OptionError(f"least_work needs room for at least one key: capacity={capacity}")
+    if not is_whole(capacity) or capacity < 1:
+        raise OptionError(f"least_work needs room for at least one key: capacity={shorten(capacity)}")
     return LeastWork(checked_key("least_work", key), capacity)

@@ -19,20 +19,20 @@ class Named(Generic[Policy]):
     what: str
     plain: Mapping[str, Callable[[], Policy]]
     numbered: Mapping[str, Callable[[float], Policy]]
-    example: str
+    examples: Mapping[str, str]  # of such numbers
 
     def __call__(self, text: str) -> Policy:
         name, given, number = text.partition("=")
         if name in self.plain and not given:
             return self.plain[name]()
         if name in self.numbered:
-            return self.numbered[name](self._number(text, number))
+            return self.numbered[name](self._number(text, name, number))
         known = ", ".join([*self.plain, *(f"{name}=NUMBER" for name in self.numbered)])
         raise OptionError(f"unknown {self.what}: {self.option}={text}: did you mean one of {known}?")
 
-    def _number(self, text: str, number: str) -> float:
+    def _number(self, text: str, name: str, number: str) -> float:
         try:
             return float(number)
         except ValueError:
             fault = f"a {self.what} needs a number: {self.option}={text}"
-            raise OptionError(f"{fault}: did you mean {self.example}?") from None
+            raise OptionError(f"{fault}: did you mean {name}={self.examples[name]}?") from None

@@ -18,11 +18,12 @@ from enum import Enum
 from random import Random
 from typing import Any, NamedTuple
 
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, shorten
 from tailrace.policy.estimated import Estimated
 from tailrace.policy.feedback import Message, Quiet, Silent
 from tailrace.policy.hashing import stable_hash
 from tailrace.policy.keys import Key, Remembered, checked_key, explain_key, key_function
+from tailrace.policy.numbers import is_number, is_whole
 from tailrace.policy.sampling import some_of
 from tailrace.policy.sketch import Cells, CountMinPair, Estimates, Shape
 
@@ -285,7 +286,10 @@ def osg(
     ``idle_counts`` the time counts instead of what a task has executed: sums become moments of being done.
     ``resync`` asks all tasks again after ``window`` tuples to each, new sketches or not.
     """
-    if window < 1 or tolerance < 0:
-        raise OptionError(f"osg needs window >= 1 and tolerance >= 0: window={window} tolerance={tolerance}")
+    if not is_whole(window) or window < 1 or not is_number(tolerance) or tolerance < 0:
+        raise OptionError(
+            f"osg needs window >= 1, a whole number, and tolerance >= 0: window={shorten(window)} "
+            f"tolerance={shorten(tolerance)}"
+        )
     Shape(epsilon, delta, seed)
     return Osg(checked_key("osg", key), window, tolerance, epsilon, delta, seed, pooled, idle_counts, resync)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from tailrace.clock import MILLISECOND_NS
-from tailrace.errors import OptionError
+from tailrace.clock import MILLISECOND_NS, SECOND_NS
+from tailrace.errors import OptionError, shorten
 from tailrace.policy.budget import Limits
+from tailrace.policy.numbers import is_number
 from tailrace.policy.overdue import TimedReplayer
+
+LONGEST_NS = 24 * 60 * 60 * SECOND_NS
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,8 @@ class FixedTimeout:
 
 def fixed_timeout(ms: float, *, budget: float | None = None, gate: float | None = None) -> FixedTimeout:
     """Emit a root again when it is older than ``ms`` milliseconds."""
-    if isinstance(ms, bool) or not isinstance(ms, int | float) or not ms > 0:
-        raise OptionError(
-            f"a timeout is a time above zero: ms={ms!r}: did you mean replicate(1.0), for a copy at once?"
-        )
+    if not is_number(ms) or not 1 <= ms * MILLISECOND_NS <= LONGEST_NS:
+        at_once = is_number(ms) and ms <= 0
+        hint = "did you mean replicate(1.0), for a copy at once?" if at_once else "is it a number of milliseconds?"
+        raise OptionError(f"a timeout is a time above zero, and less than a day: ms={shorten(ms)}: {hint}")
     return FixedTimeout(round(ms * MILLISECOND_NS), Limits(budget, gate))

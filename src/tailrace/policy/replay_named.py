@@ -18,5 +18,5 @@ named_replay: Named[ReplayRule] = Named(
     "replay rule",
     REPLAY_RULES,
     {"fixed_timeout": fixed_timeout, "replicate": replicate},
-    "replicate=0.2",
+    {"fixed_timeout": "30", "replicate": "0.2"},
 )

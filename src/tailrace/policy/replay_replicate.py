@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, shorten
 from tailrace.policy.budget import Budget, Limits
+from tailrace.policy.numbers import is_number
 from tailrace.policy.replay import ReplayState
 
 
@@ -81,6 +82,8 @@ class Replicate:
 
 def replicate(fraction: float, *, budget: float | None = None, gate: float | None = None) -> Replicate:
     """Emit ``fraction`` of the roots twice at once: the baseline of Du and Gupta, to compare with."""
-    if not 0 <= fraction <= 1:
-        raise OptionError(f"a fraction of the roots is 0 to 1: fraction={fraction}: did you mean {fraction / 100:g}?")
+    if not is_number(fraction) or not 0 <= fraction <= 1:
+        percent = is_number(fraction) and 1 < fraction <= 100
+        hint = f"did you mean {fraction / 100:g}?" if percent else "is it a number?"
+        raise OptionError(f"a fraction of the roots is 0 to 1: fraction={shorten(fraction)}: {hint}")
     return Replicate(fraction, Limits(budget, gate))

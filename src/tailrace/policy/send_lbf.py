@@ -8,11 +8,11 @@ is not passed over for ever: nothing waits much longer than twice what it takes 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.errors import OptionError
+from tailrace.policy.numbers import is_number
 from tailrace.policy.send import NOTHING, Picker, Waiting, index_from
 
 AGE_FLOOR_MS = 50.0
@@ -144,7 +144,7 @@ def lbf(interval_ms: float | None = None) -> LargestBacklogFirst:
     """
     if interval_ms is None:
         return LargestBacklogFirst()
-    if not MILLISECOND_NS <= interval_ms * MILLISECOND_NS < MOST_INTERVAL_NS:  # nan as well
+    if not is_number(interval_ms) or not MILLISECOND_NS <= interval_ms * MILLISECOND_NS < MOST_INTERVAL_NS:
         raise OptionError(
             f"a scheduling interval is a number of milliseconds, from 1 to below {MOST_INTERVAL_NS // MILLISECOND_NS}: "
             f"interval_ms={interval_ms!r}: did you mean lbf(), which decides anew for every turn?"
@@ -158,12 +158,12 @@ def lbf_work(age_floor_ms: float = AGE_FLOOR_MS, age_drains: float = AGE_DRAINS)
     That is one that has waited ``age_floor_ms``, and ``age_drains`` times as long as it takes to send all that waits:
     in an overload everything is old. With ``age_drains=0`` the floor alone decides.
     """
-    if not age_floor_ms > 0:  # nan as well
+    if not is_number(age_floor_ms) or not age_floor_ms > 0:
         raise OptionError(
             f"an age floor must be a positive number of milliseconds: age_floor_ms={age_floor_ms!r}: "
             "did you mean fifo(), where age alone decides?"
         )
-    if not 0 <= age_drains < inf:
+    if not is_number(age_drains) or age_drains < 0:
         raise OptionError(
             f"not how often all that waits could be sent: age_drains={age_drains!r}: did you mean {AGE_DRAINS:g}, or 0?"
         )

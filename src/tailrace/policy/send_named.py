@@ -13,5 +13,5 @@ named_send: Named[SendScheduler] = Named(
     "send scheduler",
     {"lbf": lbf, "lbf_work": lbf_work, "round_robin": round_robin, "fifo": fifo},
     {"lbf": lbf, "lbf_work": lbf_work},
-    "lbf_work=250",
+    {"lbf": "50", "lbf_work": "250"},
 )

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, shorten
+from tailrace.policy.numbers import is_number, is_whole
 
 PRIME = (1 << 61) - 1
 """Of Carter and Wegman's family: larger than any item, so that two items never agree before the last modulus."""
@@ -36,10 +37,13 @@ class Shape:
     __slots__ = ("_hashes", "columns", "rows")
 
     def __init__(self, epsilon: float, delta: float, seed: int) -> None:
-        if epsilon <= 0 or not 0 < delta < 1:
+        if not (is_number(epsilon) and is_number(delta)) or epsilon <= 0 or not 0 < delta < 1:
             raise OptionError(
-                f"a sketch needs epsilon > 0 and 0 < delta < 1: epsilon={epsilon} delta={delta}: were the two swapped?"
+                f"a sketch needs epsilon > 0 and 0 < delta < 1: epsilon={shorten(epsilon)} delta={shorten(delta)}: "
+                "were the two swapped?"
             )
+        if not is_whole(seed):
+            raise OptionError(f"a sketch's seed is a whole number: seed={shorten(seed)}")
         self.rows = math.ceil(math.log2(1 / delta))
         self.columns = math.ceil(math.e / epsilon)
         rng = Random(seed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from math import isfinite
 from os import PathLike
 from typing import Any
 
@@ -13,6 +12,7 @@ from tailrace.core.coordinator import CoordinatorLimits
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.outgoing import OUTGOING_TUPLES
 from tailrace.errors import OptionError, shorten
+from tailrace.policy.numbers import is_number
 from tailrace.policy.tail import NODE, PLAIN, WORKER, Tail
 
 MEGABIT_BYTES = 125_000
@@ -59,7 +59,7 @@ class RunOptions:
                 continue
             if field.name == "link_mbps" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not (isfinite(value) and value > 0):
+            if not (is_number(value) and value > 0):
                 raise OptionError(f"option must be a positive number: {field.name}={value!r}; did you mix two up?")
             if field.name == "feedback_share" and value > 1:
                 raise OptionError(f"more than a core: feedback_share={value!r}; did you mean {value / 100:g}?")

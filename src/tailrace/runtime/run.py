@@ -59,6 +59,7 @@ class Run:
             raise
         self._recent: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._ended = threading.Event()  # the run is over and its last progress is there
+        self._switching = threading.Lock()
         self._server.start()
         threading.Thread(target=self._report, name="tailrace-progress", daemon=True).start()
 
@@ -134,18 +135,22 @@ class Run:
         """Switch techniques against the tail while the run goes on. Returns what is on.
 
         ``run.tail(shared_queues="worker", replay=None)``: nothing is restarted, what is not named stays as it is, and
-        what no operator could follow is refused as at the start. A task follows when its call has ended.
+        what no operator could follow is refused as at the start. A task follows when its call has ended. Without
+        arguments it only tells.
         """
-        changed = self._server.tail.changed(techniques)
-        self._options.check(changed)
-        check_sharing(self._server.plan, changed.shared_queues)
-        if changed != self._server.tail:
-            if changed.shared_queues != self._server.tail.shared_queues:
-                _say_what_is_not_shared(self._server.plan, changed)
-            _say_what_is_not_replayed(self._server.plan, changed)
-            _say_what_is_not_scheduled(self._server.plan, changed, self._link_scope)
-            self._server.switch(changed)
-        return changed
+        with self._switching:
+            changed = self._server.tail.changed(techniques)
+            self._options.check(changed)
+            check_sharing(self._server.plan, changed.shared_queues)
+            if changed != self._server.tail:
+                if not self.isActive:
+                    raise TailraceError(f"a run that has ended has no techniques to switch: run={self.name}")
+                if changed.shared_queues != self._server.tail.shared_queues:
+                    _say_what_is_not_shared(self._server.plan, changed)
+                _say_what_is_not_replayed(self._server.plan, changed)
+                _say_what_is_not_scheduled(self._server.plan, changed, self._link_scope)
+                self._server.switch(changed)
+            return changed
 
     def awaitRunning(self, timeout: float | None = None) -> bool:
         """Wait until all workers are up and sources have begun, or the run has ended."""
@@ -188,7 +193,7 @@ def _say_what_is_not_promised(plan: Plan) -> None:
 def _say_what_is_not_shared(plan: Plan, tail: Tail) -> None:
     wanted = tail.shared_queues
     if wanted is not None and not any(plan.shares(task, wanted) for task in range(len(plan.home))):
-        logger.warning("no worker has two tasks that could draw from one queue: shared_queues='worker' does nothing")
+        logger.warning("no worker has two tasks that could draw from one queue: shared_queues=%r does nothing", wanted)
     for operator in plan.operators:
         if operator.scope(wanted) not in (None, wanted):
             logger.warning(

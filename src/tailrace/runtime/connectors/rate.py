@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from tailrace.clock import SECOND_NS
 from tailrace.connector import Record, SplitStart
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, shorten
+from tailrace.policy.numbers import is_number
 from tailrace.runtime.connectors.iterable import (
     Splitter,
     check_splitter,
@@ -98,6 +98,6 @@ def at_rate(values: Splitter | Sequence[Any], per_second: float) -> RateSource:
     Records that the topology cannot take in time are late, not left out: latency counts from when they were due.
     """
     check_splitter(values, "at_rate")
-    if not (isfinite(per_second) and per_second > 0):
-        raise OptionError(f"rate must be positive: per_second={per_second}, did you mean from_iterable?")
+    if not (is_number(per_second) and per_second > 0):
+        raise OptionError(f"rate must be positive: per_second={shorten(per_second)}, did you mean from_iterable?")
     return RateSource(values, float(per_second))
