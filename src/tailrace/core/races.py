@@ -24,13 +24,13 @@ class Races:
         self._ledger = ledger
         self._counters = counters
         self._cancels = cancels  # emissions to be cancelled; whoever sends them on empties it
-        self._spared: dict[Root, None] = {}  # those of which all incarnations are run
+        self._spared: set[Root] = set()  # those of which all incarnations are run
 
     def hedge(self, root: Root, cancels: bool) -> int:
         """One more incarnation. Returns its emission number."""
         self._counters.hedges += 1
         if not cancels:
-            self._spared[root] = None
+            self._spared.add(root)
         return self._ledger.hedge(root)
 
     def completed(self, root: Root) -> bool:
@@ -40,7 +40,7 @@ class Races:
         self._counters.hedges_won += hedge
         self._counters.hedges_wasted += root.hedges - hedge
         spared = root in self._spared
-        self._spared.pop(root, None)
+        self._spared.discard(root)
         race = range(newest % HEDGE, newest + 1, HEDGE)
         if winner not in race:
             return False
