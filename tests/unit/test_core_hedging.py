@@ -13,15 +13,12 @@ from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.connector import SplitStart
 from tailrace.core.acks import HEDGE
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.cancelled import LIMIT, Cancelled
 from tailrace.core.hedging import NEVER, _WorkPerRoot, check_hedging
 from tailrace.core.ledger import LedgerLimits, Root
-from tailrace.core.messages import Load, Members, Position, Recover, Techniques
-from tailrace.core.opentask import BatchTask
+from tailrace.core.messages import Load, Position, Recover, Techniques
 from tailrace.core.plan import Plan, make_plan
 from tailrace.core.router import turn_of
 from tailrace.core.sourcetask import SourceTask
-from tailrace.core.task import ObservedTask, PlainTask, Task
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.policy.grouping import Grouping
 from tailrace.policy.pull_task import Credit
@@ -30,7 +27,7 @@ from tailrace.policy.tail import PLAIN, Tail
 from tailrace.runtime.load import LoadMeter
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing import ManualClock
-from tailrace.topology import Stream, Topology
+from tailrace.topology import Topology
 
 MS = MILLISECOND_NS
 TIMEOUT = tr.fixed_timeout(10)
@@ -352,71 +349,6 @@ def test_nothing_is_hedged_before_there_is_work_to_pay_for_it() -> None:
         kit.complete(root.emissions[0])
     kit.pass_ms(0)
     assert kit.figures()[0] == 1, "eight roots' work at a half pays for the one that is late"
-
-
-# -- what is thrown away
-
-
-def _task(operator: Any, cancelled: Cancelled) -> Task:
-    topology = Topology("t")
-    stream: Stream = operator(topology.source("s", SimSource("s", 5)))
-    stream.sink("out", SimSink(), tasks=2)
-    plan = make_plan(topology, 1)
-    limits, body = LedgerLimits(3, 1_000), plan.operators[1].operator.body
-    around = Surroundings(plan, 0, 1, limits, ManualClock(1), Random(1), cancelled=cancelled)
-    return assemble(1, Bodies({1: body}, {}, {}, {0: Position(0, None)}), around)
-
-
-@pytest.mark.parametrize(
-    ("kind", "operator"),
-    [
-        (PlainTask, lambda stream: stream.map("a", str, tasks=2)),
-        (ObservedTask, lambda stream: stream.map("a", str, tasks=2, grouping=tr.power_of_two())),
-        (BatchTask, lambda stream: stream.map_batch("a", list, max_size=1, max_wait_ms=0, tasks=2)),
-        (
-            BatchTask,
-            lambda stream: stream.map_batch("a", list, max_size=1, max_wait_ms=0, tasks=2, grouping=tr.power_of_two()),
-        ),
-    ],
-)
-def test_what_is_queued_of_a_cancelled_emission_is_not_run(kind: type[Task], operator: Any) -> None:
-    cancelled = Cancelled()
-    task = _task(operator, cancelled)
-    assert isinstance(task, kind)
-    task.handle(Members(1, {}, {}))
-    origin: tuple[Any, ...] = () if task.receiving is None else ((0, 0, 1), None)
-    for emission in (5, 6, 7 + HEDGE):
-        task.receive([(emission, 0, emission % 9, 1000 + emission, [emission], ["x"], *origin)])
-    cancelled.add([5, 7 + HEDGE])
-    if task.receiving is not None:
-        task.receiving.look_up()
-        task.receiving.notes.clear()
-    task.run(SECOND_NS)
-    assert [bundle[0] for lane in task.lanes for bundle in lane.bundles] == [6]
-    assert set(task.acks[0].both) == {6}, "nobody waits for the acks of the others"
-    assert (task.counters[0].unrun, task.counters[0].unrun_hedges) == (1, 1)
-    if task.receiving is not None:
-        task.receiving.look_up()
-        told = sum(note[3].tuples for notes in task.receiving.notes.values() for note in notes)
-        assert told == 3, "a grouping hears of what was thrown away as of what was run"
-        assert task.receiving._queued == 0
-
-
-def test_a_set_of_cancelled_emissions_is_bounded_and_forgets_the_oldest() -> None:
-    cancelled = Cancelled()
-    cancelled.add(range(LIMIT))
-    cancelled.add([LIMIT, LIMIT + 1])
-    assert len(cancelled) == LIMIT and min(cancelled) == 2
-
-
-def test_what_is_cancelled_stays_so_when_replay_goes_off() -> None:
-    cancelled = Cancelled()
-    task = _task(lambda stream: stream.map("a", str, tasks=2), cancelled)
-    task.receive([(5, 0, 5, 1005, [5], ["x"])])
-    cancelled.add([5])
-    task.handle(Techniques(PLAIN))
-    task.run(SECOND_NS)
-    assert not any(lane.bundles for lane in task.lanes) and task.counters[0].unrun == 1
 
 
 # -- where hedges go
