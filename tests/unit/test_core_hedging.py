@@ -166,8 +166,9 @@ def test_a_root_that_waits_for_room_in_line_is_hedged_once_when_there_is_some() 
     kit.pass_ms(11)
     kit.pass_ms(11)
     assert kit.figures()[0] == 0, "both hedges are due"
-    kit.task.hear([(line.edge.index, 0, line.version, Credit(token=False))])
-    kit.pass_ms(0)
+    for task in range(TASKS):
+        kit.task.hear([(line.edge.index, task, line.version, Credit(token=False))])
+        kit.pass_ms(0)
     kit.pass_ms(50)
     assert kit.figures()[0] == 1
 

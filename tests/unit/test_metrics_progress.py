@@ -74,6 +74,18 @@ def test_a_task_beyond_the_declared_ones_appears_too() -> None:
     assert out["received"] == 7
 
 
+@pytest.mark.parametrize(("left", "shown"), [((1.25, 2.0), 3.2), ((0.0, 0.0), 0.0), ((1.25, None), None)])
+def test_hedges_that_are_left_are_those_of_all_sources_unless_one_has_no_limit(
+    left: tuple[float | None, ...], shown: float | None
+) -> None:
+    progress = builder()
+    sources = [task("lines", number) for number in range(2)]
+    for source, hedges in zip(sources, left, strict=True):
+        source.hedges_left = hedges
+    progress.update(0, 1, [source.snapshot() for source in sources])
+    assert build(progress, 1)["replay"]["hedgesLeft"] == shown
+
+
 def edges_of(tasks: int, received: Sequence[int], states: Sequence[EdgeState]) -> dict[str, Any]:
     """The one edge of a run, in the second of two intervals; in the first, every task got 100 tuples."""
     operators = [("lines", "source", 1), ("count", "map", tasks)]
