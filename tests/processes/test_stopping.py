@@ -272,3 +272,33 @@ def test_a_source_that_never_runs_dry_is_not_waited_for_for_ever() -> None:
         with pytest.raises(TimeoutError, match=r"still busy: run=endless timeout=0.5; does a source never run dry?"):
             run.processAllAvailable(timeout=0.5)
         stop(run)
+
+
+HOLDS_THE_INTERPRETER = """
+import re, time
+import tailrace as tr
+
+def stuck(number):
+    if number == 50:
+        print("holds", flush=True)
+        time.sleep(1)  # until it is heard of
+        re.match(r"(a+)+$", "a" * 60 + "b")
+    return number
+
+if __name__ == "__main__":
+    topology = tr.Topology("holds")
+    topology.source("numbers", tr.at_rate(range(10_000), 200)).map("stuck", stuck).sink("out", tr.to_list())
+    run = topology.run(workers=2)
+    run.awaitRunning(60)
+    time.sleep(600)
+"""
+
+
+def test_a_worker_leaves_a_dead_driver_even_if_a_call_holds_the_interpreter(tmp_path: Path, mark: str) -> None:
+    with Script(tmp_path, HOLDS_THE_INTERPRETER) as driver:
+        driver.line_with("holds")
+        time.sleep(2)
+        driver.kill()
+        time.sleep(1.5)
+        assert processes_with(MARK, mark), "no call holds the interpreter, so this test shows nothing"
+        wait_until(lambda: not processes_with(MARK, mark), 30, "the workers to leave")

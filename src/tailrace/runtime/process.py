@@ -16,6 +16,8 @@ SET_TIMER_SLACK = 29  # what prctl calls it
 SLACK_NS = 1
 """How late a wait may end, so that others can end with it: the default of 50 us would be in every latency too."""
 
+STANDARD_ERROR = 2  # not sys.stderr, which is captured and has no number
+
 
 def prepare_process() -> None:
     """Threads that are started afterwards have it too."""
@@ -34,6 +36,19 @@ def set_aside() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def arm_watchdog(seconds: float) -> None:
+    """End this process unless it is armed again, or disarmed, within so many seconds.
+
+    The thread that waits is faulthandler's, which needs no interpreter: it ends a process whose call holds that for
+    ever, and writes where each thread is.
+    """
+    faulthandler.dump_traceback_later(seconds, exit=True, file=STANDARD_ERROR)
+
+
+def disarm_watchdog() -> None:
+    faulthandler.cancel_dump_traceback_later()
 
 
 def _end_waits_in_time() -> None:

@@ -46,7 +46,7 @@ from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.opening import Opener
 from tailrace.runtime.options import RunOptions
 from tailrace.runtime.pools import Pools
-from tailrace.runtime.process import prepare_process, set_aside
+from tailrace.runtime.process import arm_watchdog, disarm_watchdog, prepare_process, set_aside
 from tailrace.runtime.recorder import Recorder, describe
 from tailrace.runtime.runner import Runner
 from tailrace.runtime.sendloop import SendLoop
@@ -56,6 +56,9 @@ from tailrace.topology import Kind
 BEAT_S = 0.25
 LEASE_S = 8.0
 """Without a word from the driver for so long, it is gone, or we are."""
+
+GRACE_S = 1.0
+"""How much longer than the lease a worker may go without a beat. Beyond, its calls hold the interpreter."""
 
 EXIT_FENCED = 4
 EXIT_ORPHANED = 5
@@ -227,6 +230,7 @@ class WorkerProcess:
 
     def _beat(self) -> None:
         while self._core.life is not Life.LEAVING:
+            arm_watchdog(self._beatless_s)
             time.sleep(BEAT_S)
             self.tell(Alive(self.worker, self.epoch))
             logs = self._logs.take()
@@ -235,6 +239,13 @@ class WorkerProcess:
             self._send_metrics()
             if system_clock() - self._heard_ns > LEASE_S * SECOND_NS:
                 orphaned()
+        disarm_watchdog()
+
+    @property
+    def _beatless_s(self) -> float:
+        """After so long without a beat no driver counts on this worker any more."""
+        timeout_s = 0.0 if self._setup is None else self._setup.options.heartbeat_timeout_s
+        return max(LEASE_S, timeout_s) + GRACE_S
 
     def _send_metrics(self) -> None:
         snapshots = [snapshot for host in tuple(self._hosts.values()) for snapshot in host.snapshots]
