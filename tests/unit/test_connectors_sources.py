@@ -168,6 +168,18 @@ def test_files_are_sorted_absolute_and_not_hidden(tmp_path: Path, monkeypatch: p
     assert source.splits(5) == [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
 
 
+def test_a_file_that_a_pattern_finds_twice_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "x.txt").write_text("x\n")
+    assert from_lines(tmp_path / "**" / "**" / "*.txt").splits(1) == [str(tmp_path / "a" / "b" / "x.txt")]
+
+
+@pytest.mark.parametrize("pattern", [None, 5, ["a"]])
+def test_a_pattern_is_a_path(pattern: Any) -> None:
+    with pytest.raises(OptionError, match=r"not a pattern: from_lines=.* type=\w+, did you mean a path such as 'logs/"):
+        from_lines(pattern)
+
+
 def test_bytes_that_are_not_text_name_file_and_offset(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"ok\n\xff\xfe\n")

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tailrace.core.lawful import split_names
 from tailrace.core.lineage import edge_salt, split_salt
 from tailrace.core.sharing import widest_scopes
 from tailrace.errors import TopologyError
@@ -267,7 +268,7 @@ def _plan_splits(operators: tuple[OperatorPlan, ...]) -> tuple[SplitPlan, ...]:
     plans: list[SplitPlan] = []
     for plan in operators:
         if plan.operator.role is Role.SOURCE:
-            for position, name in enumerate(plan.operator.body.splits(plan.tasks)):
+            for position, name in enumerate(split_names(plan.name, plan.operator.body.splits(plan.tasks))):
                 owner = plan.first_task + position % plan.tasks
                 plans.append(
                     SplitPlan(

@@ -13,6 +13,7 @@ from tailrace.connector import Reader, Record
 from tailrace.core.acks import Fold
 from tailrace.core.failure import CAUGHT, traceback_of
 from tailrace.core.hedging import Hedging, reasons_against
+from tailrace.core.lawful import checked, not_increasing
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.lineage import root_lineage
 from tailrace.core.messages import (
@@ -58,6 +59,7 @@ class SourceTask(Task):
         self.draining = False
         self._catch_up = 0  # roots to read even so
         self._readers = deque(readers.items())
+        self._reach = ledger.reach()  # by split: the lowest offset that can come next
         self._again: deque[Root] = deque()
         self._late: dict[Root, None] = {}  # to be hedged as soon as there is room in line, in order
         self._salts = {split.index: split.salt for split in plan.splits_of(number)}
@@ -106,11 +108,16 @@ class SourceTask(Task):
             now_ns = self.clock()
             split, reader = self._readers[0]
             records = self._poll(split, reader, min(limit - taken, ledger.room), now_ns)
+            low = self._reach[split]
             for offset, due_ns, value in records:
+                if offset < low:
+                    raise not_increasing(self.wiring.operator, self.plan.splits[split].name, offset, low)
+                low = offset + 1
                 root = ledger.admit(split, offset, value, due_ns or now_ns)  # then as _emit does, without a call
                 self._send(root, ledger.emit(root, now_ns), now_ns)
                 if hedging is not None:
                     hedging.emitted(root, now_ns)
+            self._reach[split] = low
             taken += len(records)
             if reader.done:
                 self._readers.popleft()
@@ -126,12 +133,13 @@ class SourceTask(Task):
         return taken
 
     def _poll(self, split: int, reader: Reader, limit: int, now_ns: int) -> Sequence[Record]:
+        name = self.plan.splits[split].name
         try:
-            return reader.poll(limit, now_ns)
+            return checked(self.wiring.operator, name, reader.poll(limit, now_ns))
         except TailraceError:
             raise
         except CAUGHT as error:
-            place = f"(while reading split {self.plan.splits[split].name})"
+            place = f"(while reading split {name})"
             raise TaskError(self.wiring.operator, self.wiring.task, place, traceback_of(error)) from None
 
     def _emit(self, root: Root, now_ns: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from tailrace.connector import Reader, SinkContext, SplitStart, Writer
 from tailrace.core.assembly import Bodies, first_offset
 from tailrace.core.failure import traceback_of
+from tailrace.core.lawful import check_reader
 from tailrace.core.messages import Position
 from tailrace.core.plan import OperatorPlan, Plan
 from tailrace.errors import Fenced, NotRepeatable, TailraceError, TaskError
@@ -57,8 +58,7 @@ class Opener:
                     offset = first_offset(self.plan, split.index, position, self.epoch)
                     last = position.last if offset == position.offset else None
                     start = SplitStart(split.name, offset, last, self.elapsed_ns)
-                    source = operator.operator.body
-                    readers[split.index] = self._guarded(number, partial(source.open, start))
+                    readers[split.index] = self._guarded(number, partial(self._reader, operator, start))
                     self._closers.append((self.plan.label(number), readers[split.index].close))
             else:
                 functions[number] = self._guarded(number, partial(self._function, operator, number))
@@ -90,6 +90,11 @@ class Opener:
             self._closers.append((self.plan.label(number), instance.close))
         process: Callable[[Any], Any] = instance.process
         return process
+
+    def _reader(self, operator: OperatorPlan, start: SplitStart) -> Reader:
+        reader: Reader = operator.operator.body.open(start)
+        check_reader(operator.name, start.split, reader)
+        return reader
 
     def _writer(self, operator: OperatorPlan, number: int) -> Writer:
         index = self.plan.task_index(number)

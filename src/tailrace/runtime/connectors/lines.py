@@ -32,7 +32,8 @@ class LinesSource:
 
     def splits(self, tasks: int) -> Sequence[str]:
         # Not Path.glob: that one also matches hidden files, which no shell and no Spark reader would.
-        names = sorted(name for name in glob(self.pattern, recursive=True) if Path(name).is_file())  # noqa: PTH207
+        # As a set: a pattern with two ** finds a file once for every way that leads there.
+        names = sorted(name for name in set(glob(self.pattern, recursive=True)) if Path(name).is_file())  # noqa: PTH207
         if names:
             return names
         hint = f"did you mean {self.pattern}/*?" if Path(self.pattern).is_dir() else "is the path right on the driver?"
@@ -92,6 +93,11 @@ def from_lines(pattern: str | Path) -> LinesSource:
 
     The files must be readable under the same path by every worker, and must not change while the job lives.
     """
+    if not isinstance(pattern, str | Path):
+        raise OptionError(
+            f"not a pattern: from_lines={shorten(pattern)} type={type(pattern).__name__}, "
+            "did you mean a path such as 'logs/*.txt'?"
+        )
     text = str(pattern)
     if not text:
         raise OptionError("pattern is empty: glob='', did you mean '*'?")

@@ -1,0 +1,82 @@
+"""What a source gives is checked before it is believed: a broken law of offsets would lose rows without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+from tailrace.connector import Record
+from tailrace.errors import TailraceError, TopologyError, shorten
+
+_OFFSET = itemgetter(0)
+READER = ("poll", "ready_ns", "done", "close")
+
+
+def split_names(source: str, given: Any) -> list[str]:
+    """The names of a source's splits, each a string of its own."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TopologyError(
+            f"splits() did not return names: source={source} returned={shorten(given)} type={type(given).__name__}, "
+            "did you mean a list of strings?"
+        )
+    seen: set[str] = set()
+    for name in given:
+        if not isinstance(name, str):
+            raise TopologyError(
+                f"name of a split is not a string: source={source} split={shorten(name)} type={type(name).__name__}, "
+                "did you mean str(…)?"
+            )
+        if name in seen:
+            raise TopologyError(
+                f"two splits have one name: source={source} split={name!r} splits={len(given)}, "
+                "does splits() return each name once?"
+            )
+        seen.add(name)
+    return list(given)
+
+
+def check_reader(source: str, split: str, reader: Any) -> None:
+    """Refuse what ``open`` returned unless it can be read from."""
+    missing = [attribute for attribute in READER if not hasattr(reader, attribute)]
+    if missing:
+        raise TailraceError(
+            f"not a reader: source={source} split={split} type={type(reader).__name__} missing={','.join(missing)}, "
+            "does open() return an object with poll, ready_ns, done and close?"
+        )
+
+
+def checked(source: str, split: str, records: Any) -> Sequence[Record]:
+    """What ``poll`` returned, if it is records with integers for offsets. Whether these increase shows as they are read.
+
+    It is on the path of every record, so it looks at all types at once.
+    """
+    if not isinstance(records, Sequence) or isinstance(records, str | bytes):
+        raise _not_records(source, split, records)
+    if records:
+        for kind in set(map(type, records)):
+            if not issubclass(kind, tuple):
+                raise _not_records(source, split, next(one for one in records if type(one) is kind))
+        for kind in set(map(type, map(_OFFSET, records))):
+            if kind is not int:
+                wrong = next(record[0] for record in records if type(record[0]) is kind)
+                raise TailraceError(
+                    f"offset is not an integer: source={source} split={split} offset={shorten(wrong)} "
+                    f"type={kind.__name__}, did you mean int(…)?"
+                )
+    return records
+
+
+def _not_records(source: str, split: str, given: Any) -> TailraceError:
+    return TailraceError(
+        f"poll() did not return records: source={source} split={split} returned={shorten(given)} "
+        f"type={type(given).__name__}, did you mean a list of Record(offset, due_ns, value), which may be empty?"
+    )
+
+
+def not_increasing(source: str, split: str, offset: int, low: int) -> TailraceError:
+    """An offset has come that is below the lowest that could follow."""
+    return TailraceError(
+        f"offsets do not increase: source={source} split={split} offset={offset} lowest={low}, "
+        "does each record have a higher offset than the one before, from where open() was told to begin?"
+    )
