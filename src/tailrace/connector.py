@@ -98,6 +98,11 @@ class SinkContext:
     epoch: int
     job_id: str  # the same for all runs that resume one checkpoint
     call_driver: Callable[[str, Any], Any]  # (operator, message) -> reply of the sink's driver half
+    first_epoch: int = 0  # of this run: lower ones belong to earlier runs of the job. 0: this epoch is the first
+
+    def __post_init__(self) -> None:
+        if not self.first_epoch:
+            object.__setattr__(self, "first_epoch", self.epoch)
 
 
 class Writer(Protocol):
@@ -154,8 +159,12 @@ class Sink(Protocol):
 
 
 class DriverSink(Sink, Protocol):
-    """A sink with a half that lives on the driver, such as ``to_list``."""
+    """A sink with a half that lives on the driver, such as ``to_list``.
+
+    Law: runs that share one sink object keep apart. A message that matters to one job only names its ``job_id``.
+    """
 
     def on_message(self, task: int, epoch: int, message: Any) -> Any:
-        """Called on the driver, one call at a time, for every ``call_driver`` of a live epoch."""
+        """Called on the driver for every ``call_driver`` of a live epoch: one call at a time for each run, but runs
+        that go on at the same time call from a thread each."""
         ...

@@ -12,8 +12,11 @@ from tailrace.errors import Fenced, OptionError
 from tailrace.runtime.connectors import to_call, to_list
 
 
-def context(sink: Any, epoch: int = 1, task: int = 0, job_id: str = "job") -> SinkContext:
-    return SinkContext("out", task, 2, epoch, job_id, lambda _, message: sink.on_message(task, epoch, message))
+def context(sink: Any, epoch: int = 1, task: int = 0, job_id: str = "job", first_epoch: int = 1) -> SinkContext:
+    def call_driver(operator: str, message: Any) -> Any:
+        return sink.on_message(task, epoch, message)
+
+    return SinkContext("out", task, 2, epoch, job_id, call_driver, first_epoch)
 
 
 def open_writer(sink: Any, **where: Any) -> Any:
@@ -159,3 +162,31 @@ def test_what_cannot_be_called_is_refused() -> None:
         to_call(int)
     with pytest.raises(OptionError, match="function is async: to_call=later, did you mean an async map before"):
         to_call(later)
+
+
+def test_runs_at_once_keep_apart_in_one_list() -> None:
+    """Both are of one topology: the same operator, tasks, splits and entries. They took each other for a new job."""
+    sink = to_list()
+    one, two = open_writer(sink, epoch=1, job_id="one"), open_writer(sink, epoch=1, job_id="two")
+    for writer in (one, two, one, two):
+        commit(writer, len(sink.values) // 2)
+    again = open_writer(sink, epoch=2, job_id="one")
+    known = list(again.recover({}))
+    assert [entry.offset for entry in known] == [0, 1]
+    commit(again, 0, 1)
+    assert sink.values == [0, 0, 1, 1]
+    with pytest.raises(Fenced):
+        commit(one, 2)
+    commit(two, 2)
+    assert sink.values == [0, 0, 1, 1, 2]
+
+
+def test_a_new_run_of_a_job_shuts_out_all_tasks_of_the_one_before() -> None:
+    """Its number of tasks may be another: a row of theirs may come to any of its own."""
+    sink = to_list()
+    old = open_writer(sink, epoch=1, task=0)
+    assert list(open_writer(sink, epoch=4, task=1, first_epoch=3).recover({})) == []
+    with pytest.raises(Fenced, match="a higher epoch has taken over: task=0 epoch=1 found=3"):
+        commit(old, 1)
+    commit(open_writer(sink, epoch=3, task=0, first_epoch=3), 1)
+    assert sink.values == [1]

@@ -14,7 +14,7 @@ import pytest
 
 from tailrace.connector import Sink
 from tailrace.runtime.connectors import at_rate, from_iterable, from_lines, to_jsonl, to_list, to_parquet
-from tailrace.testing.connectors import SinkTrial, check_crashes, check_sink, check_source, check_zombies
+from tailrace.testing.connectors import SinkTrial, check_crashes, check_runs, check_sink, check_source, check_zombies
 
 
 def squares(split: int, splits: int) -> Iterable[int]:
@@ -116,6 +116,12 @@ def test_the_check_finds_a_sink_without_fence(tmp_path: Path) -> None:
     places = new_places(tmp_path, RenamesDataFirst)
     with pytest.raises(AssertionError):
         check_zombies(lambda: SinkTrial(places(), read_jsonl, lambda n: n))
+
+
+def test_the_check_finds_a_sink_that_mixes_runs(tmp_path: Path) -> None:
+    places = new_places(tmp_path, RenamesDataFirst)
+    with pytest.raises(AssertionError, match="another run changed what is known: offsets=.0, 0, 1, 1., are runs told"):
+        check_runs(lambda: SinkTrial(places(), read_jsonl, lambda n: n))
 
 
 class Forgetful:

@@ -38,6 +38,7 @@ class Setup:
     options: Any
     job_id: str
     elapsed_ns: int  # since sources first began; 0 unless this is a restart
+    first_epoch: int  # of this run
 
 
 @dataclass(frozen=True)

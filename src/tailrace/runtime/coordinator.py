@@ -104,6 +104,7 @@ class CoordinatorServer:
         self._options = options
         self._host = host
         self._checkpoint = checkpoint
+        self._first_epoch = checkpoint.next_epoch  # later ones are this run's
         self._secret = new_secret()
         self._plan_bytes: bytes = cloudpickle.dumps(plan)
         self._events: queue.SimpleQueue[Callable[[], list[Command]]] = queue.SimpleQueue()
@@ -278,7 +279,8 @@ class CoordinatorServer:
                 case Send():
                     if isinstance(command.message, Assign):
                         elapsed_ns = system_clock() - self._begun_ns if self._begun_ns else 0
-                        setup = Setup(self._plan_bytes, self._options, self._checkpoint.job_id, elapsed_ns)
+                        job_id, first_epoch = self._checkpoint.job_id, self._first_epoch
+                        setup = Setup(self._plan_bytes, self._options, job_id, elapsed_ns, first_epoch)
                         self._send(command.worker, command.epoch, setup)
                     self._send(command.worker, command.epoch, command.message)
                 case Persist():

@@ -40,6 +40,7 @@ class Opener:
     epoch: int
     job_id: str
     elapsed_ns: int
+    first_epoch: int
     call_driver: Callable[[str, int, Any], Any]
     _closers: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
 
@@ -105,6 +106,7 @@ class Opener:
             self.epoch,
             self.job_id,
             lambda name, message: self.call_driver(name, index, message),
+            self.first_epoch,
         )
         writer: Writer = operator.operator.body.open(context)
         self._closers.append((self.plan.label(number), writer.close))

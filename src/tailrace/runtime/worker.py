@@ -270,7 +270,8 @@ class WorkerProcess:
         self._plan = plan
         first = {home: task for task, home in reversed(list(enumerate(plan.home)))}
         self._others = [task for home, task in sorted(first.items()) if home != self.worker]
-        opener = self._opener = Opener(plan, self.worker, self.epoch, setup.job_id, setup.elapsed_ns, self.call_driver)
+        job = setup.job_id, setup.elapsed_ns, setup.first_epoch
+        opener = self._opener = Opener(plan, self.worker, self.epoch, *job, self.call_driver)
         if options.record is not None:
             header = describe(plan, setup.job_id, self.worker, self.epoch, system_clock)
             self._recorder = Recorder(str(options.record), header, plan, system_clock, self._say_no_recording)

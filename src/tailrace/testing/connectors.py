@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 from tailrace.connector import CommittingWriter, Entry, Record, Sink, SinkContext, Source, SplitStart
-from tailrace.errors import Fenced
+from tailrace.errors import Fenced, TailraceError
 from tailrace.runtime.connectors.fingerprint import fingerprint
 
 Hook = Callable[[str], None]
@@ -27,6 +27,7 @@ _FAR_FUTURE_NS = 1 << 62
 _BATCHES = ((0, 1), (2,), (3, 4))  # offsets of the rows of each commit
 _FORGET = {"split": 2}  # after the second commit, everything in the first is forgotten
 _ROWS = [offset for batch in _BATCHES for offset in batch]
+_JOB, _OTHER_JOB = "0123456789abcdef", "fedcba9876543210"
 
 
 class Crash(BaseException):
@@ -146,13 +147,14 @@ def check_sink(
     row: Callable[[int], Any] = lambda n: {"n": n},
 ) -> None:
     """Law: after a crash at any point, ``recover`` in a higher epoch returns exactly the entries whose rows are or
-    will be visible, and no ``commit`` of a lower epoch succeeds any more.
+    will be visible, and no ``commit`` of a lower epoch succeeds any more. Two jobs at once do not touch each other.
 
     ``make_sink()`` gives a sink with a new, empty place to write to; ``read_back(sink)`` what a reader sees there.
     ``row(n)`` makes rows that differ from each other.
     """
     check_crashes(lambda: SinkTrial(make_sink(), read_back, row))
     check_zombies(lambda: SinkTrial(make_sink(), read_back, row))
+    check_runs(lambda: SinkTrial(make_sink(), read_back, row))
 
 
 def check_crashes(new_trial: Callable[[], SinkTrial]) -> None:
@@ -174,6 +176,28 @@ def check_zombies(new_trial: Callable[[], SinkTrial]) -> None:
         story = f"writer stood still before step {at} ({seen[at]})"
         _with_zombie(trial, at, story)
         trial.verify(_ROWS, story)
+
+
+def check_runs(new_trial: Callable[[], SinkTrial]) -> None:
+    """Two runs of one topology write at the same time, and a task of one is replaced. A sink may refuse the second."""
+    trial = new_trial()
+    first = trial.open(1)
+    assert list(first.recover({})) == []
+    try:
+        second = trial.open(1, _OTHER_JOB)
+    except TailraceError:
+        return
+    assert list(second.recover({})) == [], "a new job has entries: are runs told apart by context.job_id?"
+    for offset in _ROWS[:2]:
+        for writer in (first, second):
+            writer.write(trial.row(offset))
+            writer.commit([_entry(offset)])
+    third = trial.open(2)
+    known = sorted(entry.offset for entry in third.recover({}))
+    assert known == _ROWS[:2], f"another run changed what is known: offsets={known}, are runs told apart by job_id?"
+    second.write(trial.row(2))
+    second.commit([_entry(2)])
+    trial.verify([*_ROWS[:2], *_ROWS[:2], 2], "two runs wrote at once")
 
 
 def _with_zombie(trial: SinkTrial, at: int, story: str) -> None:
@@ -206,7 +230,7 @@ class SinkTrial:
         self.prefixes: Mapping[str, int] = {}
         self._read_back = read_back
 
-    def open(self, epoch: int) -> CommittingWriter:
+    def open(self, epoch: int, job_id: str = _JOB) -> CommittingWriter:
         def call_driver(operator: str, message: Any) -> Any:
             _step("call_driver")
             reply = cast("Any", self.sink).on_message(0, epoch, message)
@@ -215,7 +239,7 @@ class SinkTrial:
 
         sink = pickle.loads(pickle.dumps(self.sink))
         assert sink.committing, "sink is not committing: did you mean another sink?"
-        return cast("CommittingWriter", sink.open(SinkContext("out", 0, 1, epoch, "0123456789abcdef", call_driver)))
+        return cast("CommittingWriter", sink.open(SinkContext("out", 0, 1, epoch, job_id, call_driver, 1)))
 
     def run(self, epoch: int) -> CommittingWriter:
         """A writer's whole life but its end."""
