@@ -6,10 +6,11 @@ import json
 import traceback
 from typing import Any
 
-from tailrace.errors import TaskError, shorten
+from tailrace.errors import TailraceError, TaskError, shorten
 
-CAUGHT = (Exception, SystemExit, KeyboardInterrupt)
-"""What a user function may raise without taking the worker with it."""
+CAUGHT = BaseException
+"""What a user function may raise without taking the worker with it: anything. No signal raises in a worker's threads,
+so what looks like one (``KeyboardInterrupt``, ``SystemExit``, ``asyncio.CancelledError``) is the function's own."""
 
 _PACKAGE = __file__.rpartition("core")[0]
 OUR_FOLDERS = tuple(_PACKAGE + folder for folder in ("core", "policy", "runtime"))
@@ -37,6 +38,11 @@ def _has_user_frames(shown: traceback.TracebackException) -> bool:
     return any(not frame.filename.startswith(OUR_FOLDERS) for frame in shown.stack)
 
 
+def told_by(error: BaseException) -> str:
+    """What an error says of itself: our own are whole sentences, others need the user's traceback."""
+    return str(error) if isinstance(error, TailraceError) else traceback_of(error)
+
+
 def task_error(operator: str, task: int, value: Any, error: BaseException) -> TaskError:
     return TaskError(operator, task, shorten(value), traceback_of(error))
 
@@ -54,6 +60,6 @@ def dead_letter(operator: str, task: int, value: Any, error: BaseException) -> d
 
 def _as_json(value: Any) -> Any:
     try:
-        return json.loads(json.dumps(value))
+        return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         return shorten(value)

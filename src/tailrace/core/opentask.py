@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import Any
 
 from tailrace.clock import Clock
@@ -17,8 +18,13 @@ from tailrace.core.router import Origin
 from tailrace.core.stage import Wiring, as_results
 from tailrace.core.task import Task
 from tailrace.core.watch import CallWatch
+from tailrace.errors import shorten
 from tailrace.policy.feedback import Message
 from tailrace.topology import OnError, Role
+
+_NO_LISTS = (NoneType, str, bytes, bytearray, dict, set, frozenset)
+"""What has no results in the order of the tuples, though most of it can be iterated. A table (of pandas, say), which
+gives the names of its columns, is known by those."""
 
 
 class OpenBundle:
@@ -147,11 +153,12 @@ class AsyncTask(OpenTask):
         self._ran(call, self.clock() - call.started_ns)
         if self._role is Role.MAP:
             self._finish(call, [result])
-        elif self._role is Role.FILTER:
-            self._finish(call, [call.value] if result else [])
         else:
             try:
-                results = as_results(result)
+                if self._role is Role.FILTER:
+                    results = [call.value] if result else []
+                else:
+                    results = as_results(result)
             except CAUGHT as error:
                 self._fail(call, error)
             else:
@@ -221,10 +228,14 @@ class BatchTask(OpenTask):
             self._ran(call, share_ns)
             self._finish(call, [result])
 
-    def _call(self, values: list[Any]) -> Sequence[Any]:
-        results = self._function(values)
-        if not hasattr(results, "__len__"):
-            results = list(results)
+    def _call(self, values: list[Any]) -> list[Any]:
+        returned = self._function(values)
+        if isinstance(returned, _NO_LISTS) or hasattr(returned, "columns"):
+            raise TypeError(
+                f"map_batch must return a list with a result for each tuple: returned={type(returned).__name__} "
+                f"value={shorten(returned)}, did you mean to return a list of its rows or values?"
+            )
+        results = list(returned)
         if len(results) != len(values):
             raise ValueError(
                 f"map_batch must return as many results as it is given: given={len(values)} returned={len(results)}; "

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Protocol
 
 from tailrace.core.acks import HEDGE
+from tailrace.core.failure import CAUGHT
 from tailrace.core.lineage import broadcast_lineages, child_lineages
 from tailrace.core.plan import EdgePlan
 from tailrace.policy.elsewhere import Elsewhere
@@ -150,7 +151,7 @@ class LaneOut:
         assert self._choose is not None
         try:
             choices = self._choose(lineages if self.edge.by_lineage else values)  # type: ignore[arg-type]
-        except Exception as error:
+        except CAUGHT as error:
             return self._send_routable(emission, split, offset, values, parents, indices, error)
         if len(values) == 1 and choices[0] != ALL:
             ack = self._new_id(64)
@@ -166,7 +167,7 @@ class LaneOut:
         values: list[Any],
         parents: list[int] | None,
         indices: list[int] | None,
-        error: Exception,
+        error: BaseException,
     ) -> int:
         """Some tuple has no key, say: send the others, and let the operator's ``on_error`` decide about that one."""
         if len(values) == 1:

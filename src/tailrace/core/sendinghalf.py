@@ -14,6 +14,7 @@ from typing import Any
 
 from tailrace.clock import Clock
 from tailrace.core.allowance import Allowance
+from tailrace.core.failure import CAUGHT
 from tailrace.core.lineage import broadcast_lineages, child_lineages
 from tailrace.core.plan import EdgePlan
 from tailrace.core.router import MAX_BUNDLE, Bundle, FeedbackLane, LaneOut, Origin
@@ -124,7 +125,7 @@ class FeedbackOut(LaneOut):
         self._half.tick(now_ns)
         try:
             choices = self._half.choose_many(values)
-        except Exception as error:
+        except CAUGHT as error:
             return self._send_routable(emission, split, offset, values, parents, indices, error)
         self._counters.choosing_ns += self._clock() - now_ns
         return self._dispose(emission, split, offset, values, lineages, choices)

@@ -14,17 +14,20 @@ from typing import Any, Protocol
 from tailrace.clock import Clock
 from tailrace.connector import CommittingWriter, Entry
 from tailrace.core.acks import AckFold, Fold, fold_into
-from tailrace.core.failure import CAUGHT, dead_letter, task_error, traceback_of
+from tailrace.core.failure import CAUGHT, dead_letter, task_error, told_by
 from tailrace.core.lineage import child_lineages
 from tailrace.core.plan import EdgePlan, Plan
 from tailrace.core.router import Out
 from tailrace.core.sinklog import DUPLICATE_DURABLE, WRITE, SinkLog
-from tailrace.errors import TailraceError, TaskError
+from tailrace.errors import Fenced, TaskError, shorten
 from tailrace.metrics.counters import TaskCounters
 from tailrace.topology import OnError
 
 Lineages = list[int] | None
 Indices = list[int] | None
+
+_TAKEN_APART = (str, bytes, bytearray, dict)
+"""What nobody means when a ``flat_map`` function returns it: its letters, numbers or keys."""
 
 DEAD_LETTER_INDEX = 0xDEAD
 """Output index of a dead letter: apart from the indices of what the same call might have emitted."""
@@ -155,6 +158,11 @@ def as_results(returned: Any) -> list[Any]:
     """What a ``flat_map`` function returned, as a list."""
     if returned is None:
         raise TypeError("a flat_map function returned None, not an iterable: did you forget to return or yield?")
+    if isinstance(returned, _TAKEN_APART):
+        raise TypeError(
+            f"a flat_map function returned a {type(returned).__name__}, which would be taken apart: "
+            f"value={shorten(returned)}, did you mean map, or [value]?"
+        )
     return list(returned)
 
 
@@ -175,7 +183,7 @@ class FilterStage:
         last_ns = clock()
         for position, value in enumerate(values):
             try:
-                keep = function(value)
+                keep = bool(function(value))
             except CAUGHT as error:
                 keep = False
                 lineage = None if lineages is None else lineages[position]
@@ -292,11 +300,11 @@ class CommitSinkStage:
         entries = [Entry(self._splits[split], *mark) for split, *mark in self.log.open_marks]
         try:
             self._writer.commit(entries)
-        except TailraceError:
+        except (Fenced, TaskError):
             raise
         except CAUGHT as error:
             place = f"(while committing {self._rows} rows)"
-            raise TaskError(self.wiring.operator, self.wiring.task, place, traceback_of(error)) from None
+            raise TaskError(self.wiring.operator, self.wiring.task, place, told_by(error)) from None
         self.log.committed()
         self._rows = 0
         for owner, fold in self._waiting.items():

@@ -21,8 +21,9 @@ class _ByKey:
 
     def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
         try:
-            return list(map(self._task_of, map(self._key_of, values)))
-        except Exception as error:
+            task_of, key_of = self._task_of, self._key_of
+            return [task_of(key_of(value)) for value in values]  # not map: it ends at a key's StopIteration
+        except BaseException as error:
             explain_key("fields", self._key, values, error)
             raise
 

@@ -50,13 +50,13 @@ def key_function(key: Key) -> Callable[[Any], Any]:
     return key if callable(key) else itemgetter(key)
 
 
-def explain_key(grouping: str, key: Key, values: Iterable[Any], error: Exception) -> None:
+def explain_key(grouping: str, key: Key, values: Iterable[Any], error: BaseException) -> None:
     """Find the tuple that has no usable key, and raise or annotate so that the error names it."""
     key_of = key_function(key)
     for value in values:
         try:
             found = key_of(value)
-        except Exception as missing:
+        except BaseException as missing:
             if callable(key):
                 error.add_note(f"the key function of grouping={grouping} raised: tuple={shorten(value)}")
                 return

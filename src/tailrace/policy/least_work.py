@@ -92,7 +92,7 @@ class _LeastWork(Quiet):
     def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
         try:
             items = [self._item_of(value) for value in values]
-        except Exception as error:
+        except BaseException as error:
             explain_key("least_work", self._key, values, error)
             raise
         return [self._choose(item) for item in items]

@@ -90,7 +90,7 @@ class OsgChooser(Quiet):
     def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
         try:
             items = [self._cells_of[self._key_of(value)] for value in values]
-        except Exception as error:
+        except BaseException as error:
             explain_key("osg", self._key, values, error)
             raise
         return [self._choose(position, cells) for position, cells in enumerate(items)]

@@ -35,7 +35,7 @@ class _LessLoadedOfKey(InFlight):
     def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
         try:
             candidates = [self._candidates[self._key_of(value)] for value in values]
-        except Exception as error:
+        except BaseException as error:
             explain_key("partial_key", self._key, values, error)
             raise
         in_flight = self.in_flight

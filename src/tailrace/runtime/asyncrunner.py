@@ -85,7 +85,7 @@ class AsyncRunner(Runner):
         result: Any = None
         try:
             result = await self._task.function(call.value)
-        except (*CAUGHT, asyncio.CancelledError) as error:
+        except CAUGHT as error:
             if self._over is None or self._over.done():
                 raise  # the runner is being closed
             self._task.failed(call, error)

@@ -21,6 +21,7 @@ import cloudpickle
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.connector import DriverSink
 from tailrace.core import coordinator as core
+from tailrace.core.failure import traceback_of
 from tailrace.core.messages import (
     Abandon,
     Assign,
@@ -426,8 +427,11 @@ class CoordinatorServer:
                     raise Fenced(f"a higher epoch has taken over: worker={worker} epoch={epoch}")
                 sink: DriverSink = next(op for op in self.plan.operators if op.name == call.operator).operator.body
                 reply = SinkReply(call.call, sink.on_message(call.task, epoch, call.message), None)
-            except Exception as error:
+            except TailraceError as error:
                 reply = SinkReply(call.call, None, error)
+            except Exception as error:  # as text: an exception of the user's may not travel
+                why = f"the sink's half on the driver failed: operator={call.operator} task={call.task}"
+                reply = SinkReply(call.call, None, TailraceError(f"{traceback_of(error).rstrip()}\n{why}"))
             self._send(worker, epoch, reply)
             return []
 

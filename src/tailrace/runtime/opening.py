@@ -9,11 +9,11 @@ from typing import Any
 
 from tailrace.connector import Reader, SinkContext, SplitStart, Writer
 from tailrace.core.assembly import Bodies, first_offset
-from tailrace.core.failure import traceback_of
+from tailrace.core.failure import told_by
 from tailrace.core.lawful import check_reader
 from tailrace.core.messages import Position
 from tailrace.core.plan import OperatorPlan, Plan
-from tailrace.errors import Fenced, NotRepeatable, TailraceError, TaskError
+from tailrace.errors import Fenced, NotRepeatable, TaskError
 from tailrace.runtime.current import running
 from tailrace.topology import Role, is_factory
 
@@ -74,8 +74,7 @@ class Opener:
             raise
         except Exception as error:
             operator = self.plan.operators[self.plan.operator_of[number]].name
-            text = str(error) if isinstance(error, TailraceError) else traceback_of(error)
-            raise TaskError(operator, self.plan.task_index(number), "(while opening)", text) from None
+            raise TaskError(operator, self.plan.task_index(number), "(while opening)", told_by(error)) from None
         finally:
             running.label = ""
 

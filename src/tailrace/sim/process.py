@@ -418,5 +418,5 @@ def wants_time(task: Task) -> bool:
     return isinstance(task, BatchTask) and task.deadline_ns > 0
 
 
-class Crash(BaseException):
-    """The process dies here, and nothing in it gets to handle that."""
+class Crash(Fenced):
+    """The process dies here. ``Fenced`` is what the core lets pass, whoever raises it."""
