@@ -59,7 +59,7 @@ class Worker(NobodyHere):
 
     def cancel(self, emissions: Any) -> None: ...
 
-    def lost_link(self) -> None:
+    def lost_link(self, worker: int, epoch: int) -> None:
         raise AssertionError("no link was lost")
 
     def renew(self) -> None: ...

@@ -49,7 +49,7 @@ class Desk:
         offer = offer_ring("patient", "acks")
         taken = take_ring(offer.segment.path.name, offer.segment.nonce.hex())
         offer.withdraw()
-        self.link = OutLink("acks", 0, 0, lambda: None)
+        self.link = OutLink("acks", 0, 0, lambda epoch: None)
         self.link.attach(Channel(near, offer), Stepped("m/0"))
         self.bell = taken.bell
         self.host.take_link(Channel(far, taken), "acks", 1, 1)

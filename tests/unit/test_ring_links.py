@@ -32,7 +32,7 @@ class Ends:
         self.lost_in: list[Exception | None] = []
         self.frames: list[tuple[int, bytes]] = []
         self.pause_after = 1 << 30
-        self.out = OutLink(kind, 0, 1, lambda: self.lost_out.append(True))
+        self.out = OutLink(kind, 0, 1, lambda epoch: self.lost_out.append(True))
         self.out.attach(Channel(near, offer), self.runner)
         self.into = RingInLink(Channel(far, taken), 1, 1, self._on_frame, self._on_lost)
         self.into.watch(self.runner)

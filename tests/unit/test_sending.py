@@ -44,7 +44,7 @@ class Elsewhere(NobodyHere):
     def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
         done(Channel(self.near_end) if link.kind == "bundles" else None)
 
-    def lost_link(self) -> None:
+    def lost_link(self, worker: int, epoch: int) -> None:
         raise AssertionError("no link should break")
 
     def renew(self) -> None:

@@ -61,7 +61,7 @@ class World(NobodyHere):
         self._readers[far] = FrameReader()
         return Channel(near)
 
-    def lost_link(self) -> None:
+    def lost_link(self, worker: int, epoch: int) -> None:
         self.lost += 1
 
     def arrived(self, receiver: int) -> list[Any]:

@@ -161,6 +161,8 @@ class Coordinator:
                 worker.applied = message.version
                 return self._recover_if_due(now_ns)
             case LinkLost():
+                if message.peer_epoch < self._table[message.peer].epoch:
+                    return []  # it was replaced since: recovery from its death emits again what was lost
                 self._schedule_recovery(now_ns + self.limits.settle_ns)
                 self._schedule_renewal(now_ns + self.limits.settle_ns)
                 return []

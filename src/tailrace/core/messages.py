@@ -56,6 +56,8 @@ class LinkLost:
 
     worker: int
     epoch: int
+    peer: int  # with whom
+    peer_epoch: int
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,6 @@ class Membership(Protocol):
         """Whether what comes from this epoch of a worker is to be taken."""
         ...
 
-    def lost_link(self) -> None: ...
-
 
 class InLinks:
     """Links that come and go. They can be paused, all together."""
@@ -84,8 +82,8 @@ class InLinks:
                 self._links.remove(link)
 
     def _lost(self, link: InLink, error: Exception | None) -> None:
+        """The sending end finds out too, and reports it: once for a loss, and when no more can be sent into it."""
         self._links.remove(link)
-        self._near.lost_link()
 
 
 class PatientLinks(InLinks):

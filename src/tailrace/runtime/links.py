@@ -13,8 +13,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tailrace.core.linkpeer import LinkPeer
 from tailrace.core.membership import ACCEPT, LinkSequence
-from tailrace.core.messages import Member
 from tailrace.errors import ProtocolError
 from tailrace.ring import layout
 from tailrace.runtime.channels import KIND_MASK, MORE, RING_A_BELL, Channel, Outgoing, RingPart, outgoing
@@ -31,23 +31,19 @@ FRAMES_AT_ONCE = 64
 OnFrame = Callable[[int, memoryview], Any]
 
 
-class OutLink:
+class OutLink(LinkPeer):
     """One direction, from a task here to a task elsewhere. Used by one thread, that of its keeper."""
 
-    def __init__(self, kind: str, target: int, worker: int, on_lost: Callable[[], None]) -> None:
+    def __init__(self, kind: str, target: int, worker: int, on_lost: Callable[[int], None]) -> None:
+        super().__init__()
         self.kind = kind  # "bundles", "acks", "feedback" or "cancels"
         self.target = target  # task number
         self.worker = worker  # where it lives
-        self.member: Member | None = None  # whom the connection is with, or is being made with
         self.keeper: OutLinks | None = None  # who looks after it
         self._channel: Outgoing | None = None
         self._writing = False  # waiting for the connection to take more
-        self._on_lost = on_lost
+        self._on_lost = on_lost  # told the epoch that it was with
         self._runner: Runner | None = None
-
-    @property
-    def open(self) -> bool:
-        return self._channel is not None
 
     @property
     def ready(self) -> bool:
@@ -55,7 +51,7 @@ class OutLink:
         return self._channel is not None and not self._channel.pending
 
     def attach(self, channel: Channel, runner: Runner) -> None:
-        self._channel = outgoing(channel)
+        self._channel, self.open = outgoing(channel), True
         self.watch(runner)
 
     def watch(self, runner: Runner) -> None:
@@ -101,8 +97,9 @@ class OutLink:
             self._rewatch(channel)
 
     def _lose(self) -> None:
+        epoch = 0 if self.member is None else self.member.epoch
         self.close()
-        self._on_lost()
+        self._on_lost(epoch)
 
     def close(self) -> None:
         """Forget the connection; what was under way on it comes back only as a new incarnation."""
@@ -110,7 +107,7 @@ class OutLink:
             self.unwatch()
             self._channel.close()
             self._channel = None
-        self.member = None
+        self.forget()
 
 
 class InLink:

@@ -7,6 +7,7 @@ the connection is there gets to attach it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tailrace.core.messages import Member
@@ -43,41 +44,34 @@ class OutLinks:
         link = self._links.get((kind, target))
         if link is None:
             home = self._near.home_of(target)
-            on_lost = _nothing if kind == "cancels" else self._near.lost_link
+            on_lost = _nothing if kind == "cancels" else partial(self._near.lost_link, home)
             link = self._links[kind, target] = OutLink(kind, target, home, on_lost)
             link.keeper = self
         member = self._near.member(link.worker)
         if link.member is member and member is not None:
             return link
-        if link.member is not None and link.member != member:
-            link.close()  # what we would send now would be lost, and nobody might notice
-        if not link.open and link.member is None:
-            self._connect(link)
+        if link.outlived(member):
+            link.close()
+        elif link.member is not None:
+            link.member = member  # equal, of a newer version: the next look is quick again
+        if link.to_dial(member):  # if nobody is there, news of a new membership will wake us
+            assert member is not None
+            self._near.connect(link, member, lambda channel: _announce(link, member, channel))
         return link
-
-    def _connect(self, link: OutLink) -> None:
-        member = self._near.member(link.worker)
-        if member is None:
-            return  # nobody is there: news of a new membership will wake us
-        link.member = member
-        self._near.connect(link, member, lambda channel: _announce(link, member, channel))
 
     def connected(self, link: OutLink, member: Member, channel: Channel | None) -> None:
         if self._links.get((link.kind, link.target)) is not link:
             _announce(link, member, channel)  # it is on its way to another keeper
-        elif link.member != member:
-            if channel is not None:
-                channel.close()
-        elif channel is None:
-            link.member = None  # tried again when it is next asked for
-        else:
-            assert self._runner is not None
+        elif link.reached(member, channel is not None):
+            assert self._runner is not None and channel is not None
             link.attach(channel, self._runner)
+        elif channel is not None:
+            channel.close()
 
     def close(self, workers: frozenset[int]) -> None:
-        """These workers have been replaced: links with them are of no use any more."""
+        """These workers have been replaced. Links with those who took their place may be there already, and stay."""
         for link in self:
-            if link.worker in workers:
+            if link.worker in workers and link.outlived(self._near.member(link.worker)):
                 link.close()
 
     # -- from keeper to keeper
@@ -105,5 +99,5 @@ def _announce(link: OutLink, member: Member, channel: Channel | None) -> None:
     keeper.post(lambda: keeper.connected(link, member, channel))
 
 
-def _nothing() -> None:
+def _nothing(epoch: int) -> None:
     """Nobody waits for what was lost."""

@@ -67,7 +67,9 @@ class Neighbours(Protocol):
         """Make a channel in the background."""
         ...
 
-    def lost_link(self) -> None: ...
+    def lost_link(self, worker: int, epoch: int) -> None:
+        """A link with this epoch of a worker has broken."""
+        ...
 
     def others(self) -> Sequence[int]:
         """A task of every other worker."""

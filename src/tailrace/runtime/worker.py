@@ -148,8 +148,9 @@ class WorkerProcess:
     def cancel(self, emissions: Sequence[int]) -> None:
         self.cancelling.cancel(emissions)
 
-    def lost_link(self) -> None:
-        self.tell(LinkLost(self.worker, self.epoch))
+    def lost_link(self, worker: int, epoch: int) -> None:
+        if self.counts(worker, epoch):  # if not, recovery from its death emits again what was lost
+            self.tell(LinkLost(self.worker, self.epoch, worker, epoch))
 
     def renew(self) -> None:
         self.tell(Renew(self.worker, self.epoch))

@@ -378,7 +378,7 @@ class SimWorker:
             self.cluster.tally.copies_refused += 1
             return
         if verdict == ACCEPT_AFTER_LOSS:
-            self.tell(LinkLost(self.worker, self.epoch))
+            self.tell(LinkLost(self.worker, self.epoch, link[0], link[1]))
         self.cluster.observer.admitted(self, link, number)
         if link[3] >= CANCELS:
             self.cancelled.add(payload)
