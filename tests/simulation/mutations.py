@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import broken_links as links
 import broken_protocol as protocol
 import broken_techniques as techniques
 from broken_protocol import Patch
@@ -109,6 +110,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         seeds=200,
         redundant="the backstop finds every loss; the report only finds it sooner",
     ),
+    Mutation("a link with the replaced is not mourned", links.the_replaced_are_mourned, "more recoveries than losses"),
+    Mutation("news of a death close links by epoch", links.old_news_close_fresh_links, "old news close a link"),
     Mutation("a lineage names the edge", protocol.lineage_without_edge, AHEAD),
     Mutation("a lineage names the output index", protocol.lineage_without_index, AHEAD),
     Mutation("a lineage names the target of a broadcast", protocol.lineage_without_target, AHEAD),

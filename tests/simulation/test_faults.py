@@ -53,6 +53,8 @@ def test_every_seed_keeps_the_promises(outcomes: list[Outcome]) -> None:
         "hedges",
         "hedges_won",
         "unrun",
+        "long_calls",
+        "cut",
     ],
 )
 def test_every_shape_met_every_fault(outcomes: list[Outcome], shape: str, what: str) -> None:

@@ -20,6 +20,10 @@ class LinkPeer:
         """Whether it is with somebody who has been replaced: what is sent now would be lost, perhaps unnoticed."""
         return self.member is not None and self.member != present
 
+    def closes_on_news(self, present: Member | None) -> bool:
+        """News say that its worker was replaced. A link with the successor may be there already, and stays."""
+        return self.outlived(present)
+
     def to_dial(self, present: Member | None) -> bool:
         """Whether a connection is to be made now: there is none, none is being made, and somebody is there."""
         if self.member is not None or present is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tailrace.core.membership import Membership
-from tailrace.core.messages import Applied, Assign, FromWorker, Leave, Members, Ready, ToWorker
+from tailrace.core.messages import Applied, Assign, FromWorker, Leave, LinkLost, Members, Ready, ToWorker
 
 
 class Life(Enum):
@@ -82,6 +82,15 @@ class Worker:
             return []
         self.life = Life.RUNNING
         return [Reply(Ready(self.worker, self.epoch))]
+
+    def lost_link(self, peer: int, epoch: int) -> list[WorkerCommand]:
+        """A link with this epoch of another worker has broken, or skipped a frame. For any thread.
+
+        If the epoch has been replaced meanwhile, recovery from its death emits again what was lost.
+        """
+        if not self.membership.counts(peer, epoch):
+            return []
+        return [Reply(LinkLost(self.worker, self.epoch, peer, epoch))]
 
     def _members(self, news: Members) -> list[WorkerCommand]:
         newer = news.version > self.membership.version

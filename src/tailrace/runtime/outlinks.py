@@ -69,9 +69,9 @@ class OutLinks:
             channel.close()
 
     def close(self, workers: frozenset[int]) -> None:
-        """These workers have been replaced. Links with those who took their place may be there already, and stay."""
+        """These workers have been replaced: links with them are of no use any more."""
         for link in self:
-            if link.worker in workers and link.outlived(self._near.member(link.worker)):
+            if link.worker in workers and link.closes_on_news(self._near.member(link.worker)):
                 link.close()
 
     # -- from keeper to keeper

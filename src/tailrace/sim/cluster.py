@@ -34,6 +34,7 @@ from tailrace.sim.engine import Engine
 from tailrace.sim.nodequeue import NodeQueue
 from tailrace.sim.process import Link, SimWorker
 from tailrace.sim.store import Store
+from tailrace.sim.wires import NO_FAULTS, LinkFaults, Wires
 from tailrace.topology import Role
 
 MS = MILLISECOND_NS
@@ -107,6 +108,8 @@ class Cluster:
         line_limit: int,
         crashes: Crashes,
         tail: Tail = PLAIN,
+        link_faults: LinkFaults = NO_FAULTS,
+        link_rng: Random | None = None,
     ) -> None:
         self.plan = plan
         self.rng = rng
@@ -126,6 +129,7 @@ class Cluster:
         self.disturbed_until_ns = 0  # since then no process has died or been stopped
         self.stored: dict[int, Position] = {split.index: Position(0, None) for split in plan.splits}
         self.tail = tail
+        self.wires = Wires(self, link_faults, link_rng or Random(0))
         self.coordinator = self.new_coordinator(1)
 
     def new_coordinator(self, first_epoch: int) -> Coordinator:
@@ -235,6 +239,14 @@ class Cluster:
         deliver = process.guarded(partial(process.hear, command.message))
         self.engine.after(process.lag_ns + process.cut_off_ns, deliver)
 
+    def connections_end(self, process: SimWorker) -> None:
+        """Whoever has one with a process that is gone finds out."""
+        for other in tuple(self.by_epoch.values()) if self.wires.faults.any else ():
+            if other.alive:
+                self.engine.after(
+                    self.wires.rng.randrange(1, 2 * MS), other.guarded(partial(other.links.peer_ended, process.epoch))
+                )
+
     # -- the network
 
     def transmit(self, link: Link, to_epoch: int, number: int, receiver: int, payload: Any) -> None:
@@ -249,6 +261,12 @@ class Cluster:
             if self.rng.random() < self.network.delayed:
                 late = self.rng.randrange(1, 80) * MS
         process = self.by_epoch[to_epoch]
-        arrive = process.guarded(partial(process.receive, link, to_epoch, number, receiver, payload))
+        receive = partial(process.receive, link, to_epoch, number, receiver, payload)
+        arrive = process.guarded(partial(self.arrive, link, process.worker, receive))
         for copy in range(copies):
             self.engine.after(MS + late + copy * self.delay(), arrive)
+
+    def arrive(self, link: Link, at: int, receive: Callable[[], None]) -> None:
+        """Unless the connection is closed, or the way is cut."""
+        if link[4] not in self.wires.closed and self.wires.passes(link[0], at):
+            receive()

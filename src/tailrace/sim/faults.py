@@ -13,7 +13,7 @@ from random import Random
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.core.acks import HEDGE
-from tailrace.core.coordinator import Phase
+from tailrace.core.coordinator import Coordinator, Phase
 from tailrace.core.ledger import Root
 from tailrace.core.messages import Position
 from tailrace.core.sourcetask import SourceTask
@@ -26,6 +26,7 @@ from tailrace.sim.cluster import BACKSTOP_NS, Cluster, Crashes, Network, Observe
 from tailrace.sim.eager import Eager
 from tailrace.sim.process import Link, SimWorker
 from tailrace.sim.shapes import SHAPES, Case, Row, case_of
+from tailrace.sim.wires import link_faults_of
 
 MS = MILLISECOND_NS
 MAX_EVENTS = 100_000
@@ -66,6 +67,8 @@ class Outcome:
     hedges: int
     hedges_won: int
     unrun: int  # tuples that were cancelled
+    long_calls: int
+    cut: int  # connections between workers that both lived
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,7 @@ class Watch:
         """Soon after a recovery, whatever was pending has been emitted again or has become durable."""
         engine, heard_ns = self._cluster.engine, self._cluster.engine.now_ns
         self._recovered_ns[process.epoch] = heard_ns
+        self._no_more_recoveries_than_losses(process.coordinator)
         before = [(root, _by_recovery(root)) for root in task.ledger if not root.durable]
 
         def look() -> None:
@@ -199,10 +203,18 @@ class Watch:
 
         engine.after(REEMIT_NS, look)
 
+    def _no_more_recoveries_than_losses(self, coordinator: Coordinator) -> None:
+        """A death is one recovery, however late and often its links are found broken."""
+        deaths = coordinator.next_epoch - coordinator.first_epoch - coordinator.workers
+        allowed = deaths + self._cluster.wires.lost
+        if self._lossless and coordinator.recoveries > allowed:
+            raise SimulationFailure(f"more recoveries than losses: {coordinator.recoveries} for {allowed}")
+
     def _may_stand_in_line(self, process: SimWorker, task: SourceTask) -> bool:
         """What is to be emitted waits behind tuples in line, and those for credits that may be lost or refused."""
         heard = self._counts(process) and process.cut_off_until_ns < self._cluster.engine.now_ns - REEMIT_NS
-        return bool(task.lines) and not (heard and self._lossless)
+        calm = self._cluster.wires.disturbed_until_ns < self._cluster.engine.now_ns - REEMIT_NS
+        return bool(task.lines) and not (heard and self._lossless and calm)
 
     def backstop_was_due(self, process: SimWorker, task: SourceTask) -> None:
         """The backstop is for losses that nobody noticed: where frames are not lost, recovery alone must do."""
@@ -274,7 +286,9 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
     scenario = replace(scenario, tail=replace(scenario.tail, send=send))
     plan = scenario.case.plan
     limits = scenario.max_pending, scenario.line_limit
-    cluster = Cluster(plan, rng, scenario.network, *limits, scenario.crashes, scenario.tail)
+    link_rng = Random(f"{seed} links")
+    faults = link_faults_of(link_rng)
+    cluster = Cluster(plan, rng, scenario.network, *limits, scenario.crashes, scenario.tail, faults, link_rng)
     watch = Watch(cluster, scenario)
     cluster.start()
     for _ in range(scenario.blows):
@@ -317,6 +331,8 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
         sum(counted.hedges for counted in counters),
         sum(counted.hedges_won for counted in counters),
         sum(counted.unrun + counted.unrun_hedges for counted in counters),
+        cluster.wires.long_calls,
+        cluster.wires.lost,
     )
 
 

@@ -18,7 +18,6 @@ from tailrace.core.messages import (
     Alive,
     Assign,
     FromWorker,
-    LinkLost,
     Member,
     Members,
     Recover,
@@ -40,6 +39,7 @@ from tailrace.sim.nodequeue import NodeQueue
 from tailrace.sim.scheduled import SimSendLoop
 from tailrace.sim.shapes import MACHINE
 from tailrace.sim.store import StoreWriter
+from tailrace.sim.wires import SimLinks, Threads
 from tailrace.topology import Role
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 MS = MILLISECOND_NS
 
-Link = tuple[int, int, int, int]
-"""(sending worker, its epoch, sending task, receiving task); -1 - n for acks to task n, NOTES + n for notes to it,
-CANCELS + n for what worker n shall not run."""
+Link = tuple[int, int, int, int, int]
+"""(sending worker, its epoch, sending task, receiving task, connection); -1 - n for acks to task n, NOTES + n for notes
+to it, CANCELS + n for what worker n shall not run."""
 
 NOTES = 1 << 20
 CANCELS = 1 << 21
@@ -82,6 +82,8 @@ class SimWorker:
         self.node_queues: dict[int, NodeQueue] = {}  # by operator; those of the circles that it is in
         self.scope: str | None = None  # how queues are shared
         self.send_loop = SimSendLoop(self)
+        self.threads = Threads(self)
+        self.links = SimLinks(self)
 
     # -- being alive
 
@@ -137,6 +139,8 @@ class SimWorker:
                 case CloseLinks():
                     counts = self.core.membership.counts  # a new epoch's frames may have come before the news of it
                     self.sequences = {link: seq for link, seq in self.sequences.items() if counts(link[0], link[1])}
+                    for number in self.tasks:
+                        self.threads.post(number, partial(self.links.relink, number, command.workers))
                 case TellTasks():
                     if isinstance(command.message, Members):
                         self.gather(command.message.members)
@@ -144,14 +148,17 @@ class SimWorker:
                         self.send_loop.switch(command.message.tail.send)
                         self.share(command.message.tail.shared_queues)
                     for task in self.tasks.values():
-                        self.on_task(task, partial(task.handle, command.message))
-                        self.wake(task)
-                        if isinstance(task, SourceTask) and isinstance(command.message, Recover):
-                            self.cluster.observer.recovering(self, task)
+                        self.threads.do(task.number, partial(self.tell_task, task, command.message))
                 case Reply():
                     self.tell(command.message)
                 case Exit():
                     self.die("left")
+
+    def tell_task(self, task: Task, message: ToWorker) -> None:
+        self.on_task(task, partial(task.handle, message))
+        self.wake(task)
+        if isinstance(task, SourceTask) and isinstance(message, Recover):
+            self.cluster.observer.recovering(self, task)
 
     def gather(self, members: Mapping[int, Member]) -> None:
         """Find the queues of this machine for the epochs that there are now, or keep those that are to be emptied."""
@@ -185,7 +192,8 @@ class SimWorker:
     def follow_scope(self, task: Task, operator: int) -> None:
         shared = self.cluster.plan.shares(task.number, self.scope)
         if shared != (task.tap is not None):
-            self.on_task(task, partial(task.draw_from, self.queues[operator] if shared else None))
+            draw = partial(task.draw_from, self.queues[operator] if shared else None)
+            self.threads.do(task.number, partial(self.on_task, task, draw))
         self.wake_all(self.sharing(operator))
 
     def empty_node_queues(self) -> None:
@@ -202,6 +210,7 @@ class SimWorker:
             self.alive = False
             self.cluster.tally.zombies_refused += why == "fenced"
             self.cluster.disturbed(self.cluster.engine.now_ns)
+            self.cluster.connections_end(self)
             self.cluster.engine.after(self.cluster.delay(), lambda: self.cluster.exited(self, why))
 
     def crash(self) -> None:
@@ -256,6 +265,9 @@ class SimWorker:
         return StoreWriter(self.cluster.store, sink, task, self.epoch, self.cluster.maybe_crash(self))
 
     def commit(self, task: Task) -> None:
+        self.threads.do(task.number, partial(self.commit_now, task))
+
+    def commit_now(self, task: Task) -> None:
         self.on_task(task, partial(commit_and_prune, task.sinks))
         every = self.cluster.rng.randrange(1, self.commit_every_ms) * MS
         self.cluster.engine.after(every, self.guarded(lambda: self.commit(task)))
@@ -271,6 +283,9 @@ class SimWorker:
 
     def step(self, task: Task) -> None:
         self.scheduled.discard(task.number)
+        self.threads.do(task.number, lambda: self.threads.call(task, partial(self.step_now, task)))
+
+    def step_now(self, task: Task) -> None:
         rng = self.cluster.rng
 
         def work() -> None:
@@ -322,6 +337,7 @@ class SimWorker:
             task.receiving.notes = {}
         if task.cancels:
             self.cancel(task)
+        self.links.flush(task.number)
         if isinstance(task, SourceTask):
             for message in task.reports(self.worker, self.epoch, lambda value: None):
                 self.tell(message)
@@ -358,15 +374,25 @@ class SimWorker:
     # -- frames
 
     def send(self, sender: int, target: int, receiver: int, payload: Any) -> None:
+        if self.cluster.wires.faults.any and self.cluster.plan.home[receiver] != self.worker:
+            self.links.send(sender, target, receiver, payload, lasting=target < NOTES)
+            return
         member = self.core.membership.member(self.cluster.plan.home[receiver])
         if member is None:
             return  # there is nobody to send to: the same as a frame that is lost
         place = (sender, target, member.epoch)
         number = self.numbers[place] = self.numbers.get(place, 0) + 1
-        link = (self.worker, self.epoch, sender, target)
+        link = (self.worker, self.epoch, sender, target, 0)
         self.cluster.transmit(link, member.epoch, number, receiver, payload)
 
     def receive(self, link: Link, to_epoch: int, number: int, receiver: int, payload: Any) -> None:
+        take = partial(self.take_frame, link, to_epoch, number, receiver, payload)
+        if link[3] >= CANCELS:
+            take()  # a thread of their own reads these
+        else:
+            self.threads.do(self.cluster.plan.unit_of[receiver], take)
+
+    def take_frame(self, link: Link, to_epoch: int, number: int, receiver: int, payload: Any) -> None:
         membership = self.core.membership
         if not membership.counts(link[0], link[1]):
             self.cluster.tally.zombies_refused += 1
@@ -378,7 +404,7 @@ class SimWorker:
             self.cluster.tally.copies_refused += 1
             return
         if verdict == ACCEPT_AFTER_LOSS:
-            self.tell(LinkLost(self.worker, self.epoch, link[0], link[1]))
+            self.follow(self.core.lost_link(link[0], link[1]))
         self.cluster.observer.admitted(self, link, number)
         if link[3] >= CANCELS:
             self.cancelled.add(payload)

@@ -1,0 +1,252 @@
+"""Links of simulated processes as real ones are: made and lost late, by tasks in long calls, through a net that is cut.
+
+In runs without these faults a link is there whenever it is needed. In the others a connection takes time to make, ends
+with the process at either end or some time after the way between two workers was cut, and what is on its way then is
+lost. The thread of a task in a call reads nothing meanwhile: neither frames, nor what its worker has heard and acts on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tailrace.clock import MILLISECOND_NS
+from tailrace.core.linkpeer import LinkPeer
+from tailrace.core.messages import Member
+from tailrace.core.sourcetask import SourceTask
+from tailrace.core.task import Task
+
+if TYPE_CHECKING:
+    from tailrace.sim.cluster import Cluster
+    from tailrace.sim.process import SimWorker
+
+MS = MILLISECOND_NS
+
+RETRY_NS = 5 * MS
+"""Until somebody who was not reached is dialed again."""
+
+NOTICE_NS = 60 * MS
+"""After so long without an answer a connection counts as broken. No cut is shorter."""
+
+
+@dataclass(frozen=True)
+class LinkFaults:
+    """What a seed decides about links and calls."""
+
+    long_calls: float = 0  # of all steps of a task
+    cuts: int = 0  # of the way between two workers, for a long while
+
+    @property
+    def any(self) -> bool:
+        return bool(self.long_calls or self.cuts)
+
+
+NO_FAULTS = LinkFaults()
+
+
+def link_faults_of(rng: Random) -> LinkFaults:
+    """By a generator of their own, so that the rest of a seed stays what it is."""
+    return LinkFaults(rng.choice([0, 0, 0.05, 0.2]), rng.choice([0, 0, 0, 1, 2]))
+
+
+class Wires:
+    """Of a cluster: which ways are cut, and how long things take."""
+
+    def __init__(self, cluster: Cluster, faults: LinkFaults, rng: Random) -> None:
+        self.faults = faults
+        self.rng = rng
+        self.numbers = count(1)
+        self.closed: set[int] = set()  # connections
+        self.lost = 0  # connections between processes that both live
+        self.long_calls = 0
+        self.disturbed_until_ns = 0  # by a long call or a cut
+        self._cluster = cluster
+        self._cut_until_ns: dict[frozenset[int], int] = {}
+        for _ in range(faults.cuts):
+            cluster.engine.after(rng.randrange(20, 300) * MS, self._cut)
+
+    def _cut(self) -> None:
+        workers = self._cluster.plan.workers
+        pair = frozenset(self.rng.sample(range(workers), 2))
+        now_ns = self._cluster.engine.now_ns
+        until_ns = now_ns + self.rng.choice([80, 200, 500, 1500]) * MS
+        self._cut_until_ns[pair] = max(until_ns, self._cut_until_ns.get(pair, 0))
+        self.disturb(until_ns)
+        for process in tuple(self._cluster.by_epoch.values()):
+            (peer,) = pair - {process.worker} if process.worker in pair else (None,)
+            if peer is not None:
+                notice = process.guarded(partial(process.links.way_was_cut, peer, now_ns))
+                self._cluster.engine.after(NOTICE_NS + self.rng.randrange(20 * MS), notice)
+
+    def disturb(self, until_ns: int) -> None:
+        self.disturbed_until_ns = max(until_ns, self.disturbed_until_ns)
+        self._cluster.disturbed(until_ns)
+
+    def passes(self, one: int, other: int) -> bool:
+        return self._cluster.engine.now_ns >= self._cut_until_ns.get(frozenset({one, other}), 0)
+
+
+class SimLink(LinkPeer):
+    """The sending end."""
+
+    def __init__(self, sender: int, target: int, worker: int, lasting: bool) -> None:
+        super().__init__()
+        self.sender = sender
+        self.target = target
+        self.worker = worker
+        self.lasting = lasting  # what it carries waits until somebody is there
+        self.connection = 0
+        self.made_ns = 0
+        self.number = 0  # of the last frame
+        self.waiting: deque[tuple[int, Any]] = deque()
+
+
+class SimLinks:
+    """Of one process."""
+
+    def __init__(self, process: SimWorker) -> None:
+        self._process = process
+        self._wires = process.cluster.wires
+        self._links: dict[tuple[int, int], SimLink] = {}
+
+    def send(self, sender: int, target: int, receiver: int, payload: Any, lasting: bool) -> None:
+        link = self._links.get((sender, target))
+        if link is None:
+            home = self._process.cluster.plan.home[receiver]
+            link = self._links[sender, target] = SimLink(sender, target, home, lasting)
+        link.waiting.append((receiver, payload))
+        self._flush(link)
+
+    def flush(self, sender: int) -> None:
+        for link in tuple(self._links.values()):
+            if link.sender == sender and link.waiting:
+                self._flush(link)
+
+    def relink(self, sender: int, workers: frozenset[int]) -> None:
+        """These have been replaced, as the thread of this task hears now."""
+        for link in tuple(self._links.values()):
+            if link.sender == sender and link.worker in workers:
+                if link.closes_on_news(self._member(link)):
+                    assert link.member != self._member(link), "old news close a link with a worker that is there"
+                    self._close(link)
+                self._flush(link)
+
+    def peer_ended(self, epoch: int) -> None:
+        """A process at the other end of links is gone."""
+        for link in tuple(self._links.values()):
+            if link.open and link.member is not None and link.member.epoch == epoch:
+                self._find_lost(link)
+
+    def way_was_cut(self, worker: int, at_ns: int) -> None:
+        """No answer has come since then."""
+        for link in tuple(self._links.values()):
+            if link.open and link.worker == worker and link.made_ns <= at_ns:
+                self._wires.lost += 1
+                self._find_lost(link)
+
+    def _find_lost(self, link: SimLink) -> None:
+        self._process.threads.do(link.sender, partial(self._lost, link, link.connection))
+
+    def _lost(self, link: SimLink, connection: int) -> None:
+        if not link.open or link.connection != connection:
+            return  # it has been closed since
+        assert link.member is not None
+        epoch = link.member.epoch
+        self._close(link)
+        self._process.follow(self._process.core.lost_link(link.worker, epoch))
+        if link.waiting:
+            self._flush(link)
+
+    def _close(self, link: SimLink) -> None:
+        if link.open:
+            self._wires.closed.add(link.connection)
+        link.forget()
+
+    def _member(self, link: SimLink) -> Member | None:
+        return self._process.core.membership.member(link.worker)
+
+    def _flush(self, link: SimLink) -> None:
+        member = self._member(link)
+        if link.outlived(member):
+            self._close(link)
+        if member is None and not link.lasting:
+            link.waiting.clear()
+        if link.to_dial(member):
+            assert member is not None
+            self._dial(link, member)
+        while link.open and link.waiting:
+            assert link.member is not None
+            receiver, payload = link.waiting.popleft()
+            link.number += 1
+            name = (self._process.worker, self._process.epoch, link.sender, link.target, link.connection)
+            self._process.cluster.transmit(name, link.member.epoch, link.number, receiver, payload)
+
+    def _dial(self, link: SimLink, member: Member) -> None:
+        process, cluster = self._process, self._process.cluster
+
+        def end() -> None:
+            peer = cluster.by_epoch[member.epoch]
+            now_ns, passes = cluster.engine.now_ns, self._wires.passes(process.worker, link.worker)
+            made = passes and peer.alive and peer.core.membership.counts(process.worker, process.epoch)
+            delay_ns = 0 if made else RETRY_NS
+            reached = partial(process.threads.do, link.sender, partial(self._reached, link, member, made, now_ns))
+            cluster.engine.after(delay_ns, process.guarded(reached))
+
+        cluster.engine.after(self._wires.rng.choice([1, 2, 30]) * MS, process.guarded(end))
+
+    def _reached(self, link: SimLink, member: Member, made: bool, at_ns: int) -> None:
+        if link.reached(member, made):
+            link.connection, link.number, link.made_ns = next(self._wires.numbers), 0, at_ns
+            if not self._process.cluster.by_epoch[member.epoch].alive:
+                self._find_lost(link)
+        if link.waiting:
+            self._flush(link)
+
+
+class Threads:
+    """Of one process, one for each task: in a call, a task does nothing else."""
+
+    def __init__(self, process: SimWorker) -> None:
+        self._process = process
+        self._mail: dict[int, deque[Callable[[], None]]] = {}  # of those that are in a call
+
+    def do(self, task: int, action: Callable[[], None]) -> None:
+        """Now, or when its call is over."""
+        mail = self._mail.get(task)
+        if mail is None:
+            action()
+        else:
+            mail.append(action)
+
+    def post(self, task: int, action: Callable[[], None]) -> None:
+        """When it gets to its mail, which may be after several of its turns."""
+        wires = self._process.cluster.wires
+        if wires.faults.any:
+            lag_ns = wires.rng.choice([0, 0, 40, 100]) * MS
+            self._process.cluster.engine.after(lag_ns, self._process.guarded(partial(self.do, task, action)))
+
+    def call(self, task: Task, work: Callable[[], None]) -> None:
+        """Have a task do this, which takes no time, or long. Sources only read."""
+        wires, engine = self._process.cluster.wires, self._process.cluster.engine
+        rate = 0 if self._process.cluster.quiet else wires.faults.long_calls
+        if not rate or isinstance(task, SourceTask) or not task.runnable or wires.rng.random() >= rate:
+            work()
+            return
+        wires.long_calls += 1
+        mail = self._mail[task.number] = deque()
+        duration_ns = wires.rng.randrange(5, 120) * MS
+        wires.disturb(engine.now_ns + duration_ns)
+
+        def end() -> None:
+            work()  # what it has led to leaves before anything else is looked at
+            while mail and self._process.alive:
+                mail.popleft()()
+            if self._mail.get(task.number) is mail:
+                del self._mail[task.number]
+
+        engine.after(duration_ns, self._process.guarded(end))
