@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 import socket
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import pytest
 
 from tailrace.errors import ProtocolError
+from tailrace.runtime import wire
 from tailrace.runtime.control import ControlLine
 from tailrace.runtime.wire import ACKS, HEADER, MESSAGE, frame
 
@@ -37,6 +39,17 @@ def test_what_one_end_sends_the_other_receives(ends: tuple[socket.socket, Contro
     line.send([2])
     line.close()
     assert list(ControlLine(peer).receive()) == [1, [2]]
+
+
+def test_a_message_that_is_too_large_is_the_only_one_that_is_not_sent(ends: tuple[socket.socket, ControlLine]) -> None:
+    peer, line = ends
+    line.send("one")
+    with patch.object(wire, "MAX_FRAME", 1000), pytest.raises(ProtocolError, match="frame too large: bytes=2") as why:
+        line.send(bytes(2000))
+    assert "limit=1000" in str(why.value)
+    line.send("two")
+    line.close()
+    assert list(ControlLine(peer).receive()) == ["one", "two"]
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import xor
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from neighbours import NobodyHere
@@ -17,8 +20,9 @@ from tailrace.core.plan import make_plan
 from tailrace.core.sendinghalf import MAX_LINE
 from tailrace.core.task import PlainTask
 from tailrace.errors import TaskError
-from tailrace.policy import power_of_two, pull
+from tailrace.policy import broadcast, power_of_two, pull
 from tailrace.policy.pull_task import Credit
+from tailrace.runtime import wire
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.runner import Runner
@@ -42,7 +46,7 @@ class Elsewhere(NobodyHere):
         return Member(1, ("nowhere", 0)) if self.there else None
 
     def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
-        done(Channel(self.near_end) if link.kind == "bundles" else None)
+        done(Channel(self.near_end.dup()) if link.kind == "bundles" else None)
 
     def lost_link(self, worker: int, epoch: int) -> None:
         raise AssertionError("no link should break")
@@ -122,6 +126,65 @@ def test_small_tuples_are_held_back_by_number() -> None:
         desk.sender.flush()
         desk.arrived()
     assert desk.sender.limit == LANE_BUNDLES
+
+
+# -- what is too large for a frame
+
+
+@pytest.fixture
+def small_frames() -> Iterator[int]:
+    with patch.object(wire, "MAX_FRAME", 4000):
+        yield 4000
+
+
+def test_a_bundle_that_is_too_large_for_a_frame_is_divided(small_frames: int) -> None:
+    """Its parts make up its ack id, so that it is done when all of them are."""
+    desk = Desk(on_error="skip")
+    values = [bytes([number]) * 500 for number in range(20)]
+    desk.task.receive([(5, 0, 0, 1, list(range(20)), values)])
+    desk.task.run(10)
+    (bundle,) = (bundle for lane in desk.task.lanes for bundle in lane.bundles)
+    before = dict(desk.task.acks[0].both)
+    desk.sender.flush()
+    frames = list(FrameReader().feed(desk.world.far_end.recv(1 << 20)))
+    parts = [part for _, _, payload in frames for part in decode_bundles(payload)]
+    assert len(frames) > 2 and [value for part in parts for value in part[5]] == values
+    assert reduce(xor, (part[3] for part in parts)) == bundle[3] and len({part[3] for part in parts}) == len(parts)
+    assert desk.task.acks[0].both == before and desk.task.wirings[0].counters.skipped == 0
+
+
+def test_one_tuple_that_is_too_large_is_refused_and_the_others_are_sent(small_frames: int) -> None:
+    desk = Desk(on_error="skip")
+    desk.task.receive([(5, 0, 0, 1, [0, 1, 2], [b"a", bytes(5000), b"c"])])
+    desk.task.run(10)
+    desk.sender.flush()
+    assert desk.arrived() == [b"a", b"c"] and desk.task.wirings[0].counters.skipped == 1
+
+
+def test_a_tuple_that_is_too_large_says_so(small_frames: int) -> None:
+    desk = Desk()
+    desk.emit(bytes(5000))
+    with pytest.raises(TaskError, match=r"frame too large: bytes=5\d+ limit=4000; is one tuple that big\?"):
+        desk.sender.flush()
+
+
+def test_a_tuple_that_cannot_be_broadcast_is_one_error() -> None:
+    """However many tasks elsewhere do not get it."""
+    topology = Topology("t")
+    stream = topology.source("s", SimSource("s", 1)).map("m", lambda value: value, on_error="skip")
+    stream.map("all", lambda value: value, tasks=6, grouping=broadcast()).sink("out", SimSink())
+    plan = make_plan(topology, 2)
+    around = Surroundings(plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
+    task = assemble(1, Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)}), around)
+    world = Elsewhere()
+    sender = Sender(task, world, lambda action: action())  # type: ignore[arg-type]
+    sender.moved_to(Runner("test", lambda error: None))
+    task.receive([(0, 0, 0, 1, [7], [(x for x in [])])])
+    assert isinstance(task, PlainTask)
+    task.run(10)
+    assert len(task.lanes) == 6
+    sender.flush()
+    assert task.wirings[0].counters.skipped == 1 and not any(lane.bundles for lane in task.lanes)
 
 
 # -- load-aware edges

@@ -100,7 +100,10 @@ SEND_TIMEOUT_S = 2
 
 
 class ControlLine:
-    """One end. Any thread may send, and gets an OSError once the connection is gone; one receives."""
+    """One end. Any thread may send, and gets an OSError once the connection is gone; one receives.
+
+    A message that cannot be pickled, or is too large for a frame, raises in ``send`` and breaks nothing.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(None)
@@ -114,8 +117,9 @@ class ControlLine:
     def send(self, message: Any) -> None:
         payload = encode(message)
         with self._lock:
-            self._number += 1
-            self._socket.sendall(frame(MESSAGE, self._number, payload))
+            framed = frame(MESSAGE, self._number + 1, payload)
+            self._number += 1  # not for a message that is too large: the next one must be the next
+            self._socket.sendall(framed)
 
     def receive(self) -> Iterator[Any]:
         """Messages until the connection ends. Raises ProtocolError on what is none."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tailrace.clock import system_clock
 from tailrace.core.acks import AckFold
 from tailrace.core.messages import Member
 from tailrace.core.router import NOTE, Bundle, FeedbackLane, Lane, Origin, urgent
-from tailrace.core.sharedqueue import portions
+from tailrace.core.sharedqueue import divided, portions
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError
@@ -96,6 +97,7 @@ class Sender:
         self._wanted: Outgoing | None = None  # who shall
         self._returning = False  # links are on their way back
         self._runner: Runner | None = None
+        self._new_id = SystemRandom().getrandbits  # for the parts of a bundle, which is rarely divided
         self._bundle_bytes = FIRST_GUESS
         self._message_bytes = 0  # of what is attached to tuples or stands between them, on average
         self._weighed = 0  # frames since it was last looked at
@@ -261,7 +263,7 @@ class Sender:
                 continue
             for position, cause in enumerate(causes):
                 if cause is not None:
-                    self._task.unsendable(lane.edge, bundle, position, cause)
+                    self._report_unsendable(lane, bundle, position, cause)
             good = [position for position, cause in enumerate(causes) if cause is None]
             if good:
                 named = None if lineages is None else [lineages[position] for position in good]
@@ -276,17 +278,27 @@ class Sender:
         return kept
 
     def _send_in_halves(self, link: OutLink | None, lane: Lane, bundles: list[Bundle], error: ProtocolError) -> None:
+        """They are too large for a frame together. One tuple that is by itself is up to ``on_error``."""
+        if len(bundles) == 1 and len(bundles[0][5]) > 1:
+            bundles = list(divided(bundles[0], len(bundles[0][5]) // 2, self._new_id(64)))
         if len(bundles) > 1:
             half = len(bundles) // 2
             lane.bundles = bundles[half:] + lane.bundles
             self._send_bundles(link, lane, bundles[:half])
             return
-        emission, split, _, ack, _, values = bundles[0][:6]
-        for position in range(len(values)):
-            self._task.unsendable(lane.edge, bundles[0], position, error)
+        emission, split, _, ack, _, _ = bundles[0][:6]
+        self._report_unsendable(lane, bundles[0], 0, error)
         self._task.acknowledge(emission, split, ack)
         if isinstance(lane, FeedbackLane):
             self._near.renew()
+
+    def _report_unsendable(self, lane: Lane, bundle: Bundle, position: int, error: Exception) -> None:
+        """Once for a tuple: of those that an edge broadcasts, the first lane that leaves the worker reports."""
+        if self._task.plan.edges[lane.edge].grouping.name == "broadcast":
+            away = (one for one in self._task.lanes if one.edge == lane.edge and self._near.host_of(one.target) is None)
+            if next(away, lane) is not lane:
+                return
+        self._task.unsendable(lane.edge, bundle, position, error)
 
     # -- acks
 

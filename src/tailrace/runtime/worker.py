@@ -23,12 +23,12 @@ from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.allowance import Allowance
 from tailrace.core.assembly import Surroundings, assemble
 from tailrace.core.linkbudget import LinkBudget
-from tailrace.core.messages import Alive, Assign, Failed, LinkLost, Member, Members, Registered, Renew, Techniques
+from tailrace.core.messages import Alive, Assign, Failed, Member, Members, Registered, Renew, Techniques
 from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
-from tailrace.errors import Fenced, TailraceError, TaskError
+from tailrace.errors import Fenced, ProtocolError, TailraceError, TaskError, shorten
 from tailrace.policy.send import SendScheduler
 from tailrace.policy.tail import NODE, Tail
 from tailrace.ring.segment import sweep, sweep_own
@@ -149,8 +149,7 @@ class WorkerProcess:
         self.cancelling.cancel(emissions)
 
     def lost_link(self, worker: int, epoch: int) -> None:
-        if self.counts(worker, epoch):  # if not, recovery from its death emits again what was lost
-            self.tell(LinkLost(self.worker, self.epoch, worker, epoch))
+        self._follow(self._core.lost_link(worker, epoch))
 
     def renew(self) -> None:
         self.tell(Renew(self.worker, self.epoch))
@@ -367,7 +366,8 @@ class WorkerProcess:
         except OSError:
             orphaned()
         except Exception as error:
-            why = f"rows cannot be sent to the driver: {type(error).__name__}: {error}"
+            kind = "" if isinstance(error, ProtocolError) else f"{type(error).__name__}: "
+            why = f"rows cannot be sent to the driver: {kind}{error}"
             raise TaskError(operator, task, "(in a commit)", why) from None
         if not waiter[0].wait(LEASE_S):
             raise TailraceError(f"the driver does not answer: operator={operator} task={task}; is it overloaded?")
@@ -393,7 +393,11 @@ class WorkerProcess:
         logs = self._logs.take()
         if logs is not None:
             self.tell(logs)
-        self.tell(Failed(self.worker, self.epoch, error))
+        try:
+            self.tell(Failed(self.worker, self.epoch, error))
+        except Exception as why_not:  # it cannot be pickled, or is too large
+            short = f"{type(error).__name__}: {shorten(str(error))}: it cannot be sent as it is: {why_not}"
+            self.tell(Failed(self.worker, self.epoch, TailraceError(short)))
 
     def _leave(self) -> None:
         for shared in self._shared_by_node:
