@@ -26,7 +26,8 @@ from rich.console import Console
 from rich.text import Text
 
 from tailrace import Run, Topology, at_rate, fields, to_jsonl
-from tailrace.dashboard import render_summary, watch
+from tailrace.dashboard import follow, render_summary
+from tailrace.signals import exit_code
 
 RATE = 150  # sentences a second: about 900 words, which two busy cores can take
 READERS = 2
@@ -41,7 +42,13 @@ TEXT = (
 WORDS = TEXT.split()
 
 Sentence = tuple[int, str]
-Ending = Literal["ended", "drained", "gave up"]
+
+
+class Ending(NamedTuple):
+    """How a run that was attended came to its end, and the exit code that says so."""
+
+    how: Literal["ended", "drained", "gave up"]
+    code: int
 
 
 class Word(NamedTuple):
@@ -215,7 +222,7 @@ def _tasks_on(worker: int, progress: dict[str, Any] | None) -> str:
 
 
 def run_demo(seconds: float, workers: int, kill: bool, out: Path | None, console: Console, spark: Any = None) -> int:
-    """Run it, show it, judge it. Returns the exit code: 0, 1 if a row is missing or doubled, 130 after Ctrl-C."""
+    """Run it, show it, judge it. Returns the exit code: 0, 1 if a row is missing or doubled, or that of a signal."""
     with _folder(out) as folder:
         total = max(1, round(seconds * RATE))
         topology = build(folder, total, workers)
@@ -228,36 +235,39 @@ def run_demo(seconds: float, workers: int, kill: bool, out: Path | None, console
         killer = Killer(run, seconds / 2, console)
         if kill:
             killer.start()
-        ending = attend(run, lambda: watch(run, INTERVAL_S, console, summary_follows=True), console)
+        ending = attend(run, lambda: follow(run, INTERVAL_S, console, summary_follows=True), console)
         if kill:
             killer.cancel()
         error = run.exception()
-        if error is not None and ending != "gave up":
+        if error is not None and ending.how != "gave up":
             raise error
-        return _conclude(run, judge(folder, total if ending == "ended" else None), ending != "ended", out, console)
+        return _conclude(run, judge(folder, total if ending.how == "ended" else None), ending.code, out, console)
 
 
 def attend(run: Run, show: Callable[[], None], console: Console) -> Ending:
-    """Show a run until it ends. The first Ctrl-C drains it, the second gives up. An error of the run is not raised."""
+    """Show a run until it ends. An error of the run is not raised.
+
+    The first Ctrl-C or SIGTERM drains it, the second gives up.
+    """
     try:
         show()
-        return "ended"
-    except KeyboardInterrupt:
-        pass
+        return Ending("ended", 0)
+    except KeyboardInterrupt as interrupt:
+        code = exit_code(interrupt)
     except BaseException:
         run.stop(0)
         raise
     try:  # from the first word on: a second Ctrl-C may follow it at once
         _print(console, "\ndraining: what was read becomes durable, nothing more is read (Ctrl-C again to give up)")
         run.stop()
-        return "drained"
+        return Ending("drained", code)
     except KeyboardInterrupt:
         _print(console, "giving up: what was not drained is left to a run that resumes from the checkpoint, if any")
         run.stop(0)
-        return "gave up"
+        return Ending("gave up", code)
 
 
-def _conclude(run: Run, verdict: Verdict, interrupted: bool, out: Path | None, console: Console) -> int:
+def _conclude(run: Run, verdict: Verdict, code: int, out: Path | None, console: Console) -> int:
     progress = run.lastProgress
     assert progress is not None  # there is one at the latest when a run has ended
     _print(console, f"\n{render_summary(progress)}\n")
@@ -274,9 +284,7 @@ def _conclude(run: Run, verdict: Verdict, interrupted: bool, out: Path | None, c
     _print(console, f"files: {out}" if out else "files: in a temporary folder, removed now; --out DIR keeps them")
     style = "bold green" if verdict.ok else "bold red"
     say(console, f"check: {verdict} ({verdict.sentences:,} sentences)", style)
-    if interrupted:
-        return 130
-    return 0 if verdict.ok else 1
+    return code or (0 if verdict.ok else 1)
 
 
 @contextmanager

@@ -361,8 +361,9 @@ def test_an_error_in_the_file_is_shown_without_our_frames(tmp_path: Path, code: 
     assert str(Path(tailrace.__file__).parent) not in result.output
 
 
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("presses", [1, 2])
-def test_ctrl_c_drains_a_run_and_twice_gives_up(tmp_path: Path, presses: int) -> None:
+def test_a_signal_drains_a_run_and_twice_gives_up(tmp_path: Path, presses: int, kind: signal.Signals) -> None:
     (tmp_path / "f.py").write_text(
         "import time\nimport tailrace as tr\n"
         "def read(split, splits):\n    return range(10**9)\n"
@@ -378,11 +379,11 @@ def test_ctrl_c_drains_a_run_and_twice_gives_up(tmp_path: Path, presses: int) ->
             wanted = ["seen"] + ["draining"] * (presses - 1)
             for word in wanted:
                 assert any(word in line for line in process.stdout)
-                process.send_signal(signal.SIGINT)
+                process.send_signal(kind)
             rest = process.communicate(timeout=60)[0]
         finally:
             process.kill()
-    assert process.returncode == 130, rest
+    assert process.returncode == 128 + kind, rest
     assert ("giving up" in rest) == (presses == 2)
     assert ("endless after" in rest) == (presses == 1)
 

@@ -12,6 +12,7 @@ from tailrace import demo
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from tailrace.dashboard import LiveTable, plain_line, render_summary, text, watch
 from tailrace.dashboard.live import render
+from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus
 
@@ -193,6 +194,9 @@ class FakeRun:
     def __init__(self, seconds: float) -> None:
         self.left_s = seconds
         self.now_s = 0.0
+        self.error: Exception | None = None
+        self.interrupted_at_s: float | None = None
+        self.stopped = False
 
     @property
     def isActive(self) -> bool:
@@ -201,6 +205,16 @@ class FakeRun:
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
         self.left_s -= seconds
+        if self.interrupted_at_s is not None and self.now_s >= self.interrupted_at_s:
+            raise KeyboardInterrupt
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        if self.error is not None:
+            raise self.error
+        return True
+
+    def stop(self, timeout: float | None = None) -> None:
+        self.stopped = True
 
     @property
     def lastProgress(self) -> Progress | None:
@@ -249,9 +263,27 @@ def test_the_table_of_a_finished_run_makes_room_for_the_summary(status: str, sum
     assert written.endswith("\x1b[1A\x1b[2K") is not left
 
 
-def test_watch_refuses_an_interval_that_would_spin() -> None:
-    with pytest.raises(ValueError, match="interval must be positive: interval_s=0"):
-        watch(FakeRun(1.0), 0)
+@pytest.mark.parametrize("interval", [0, -1, "1", None, float("nan")])
+def test_watch_refuses_an_interval_that_would_spin(interval: Any) -> None:
+    with pytest.raises(OptionError, match=f"interval must be positive: interval_s={interval!r}; is it a number"):
+        watch(FakeRun(1.0), interval)
+
+
+def test_watch_raises_what_the_run_has_failed_with_once_all_is_shown() -> None:
+    file, run = io.StringIO(), FakeRun(2.0)
+    run.error = RuntimeError("no fifty")
+    with pytest.raises(RuntimeError, match="no fifty"):
+        watch(run, 0.5, Console(file=file, width=100), run.sleep)
+    assert "second 2" in file.getvalue()
+
+
+def test_ctrl_c_drains_a_run_that_is_watched() -> None:
+    file, run = io.StringIO(), FakeRun(5.0)
+    run.interrupted_at_s = 2.0
+    with pytest.raises(KeyboardInterrupt):
+        watch(run, 0.5, Console(file=file, width=100), run.sleep)
+    assert run.stopped
+    assert "draining: what was read still arrives (Ctrl-C again to give up)" in file.getvalue()
 
 
 def test_coloured_words_of_the_demo_do_not_colour_the_table() -> None:

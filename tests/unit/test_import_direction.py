@@ -16,7 +16,7 @@ PACKAGE = "tailrace"
 SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
 ROOT = "__init__"  # tailrace/__init__.py, as a layer of its own
 
-BASE = {"errors", "clock", "connector", "version"}
+BASE = {"errors", "clock", "connector", "signals", "version"}
 BELOW_RUNTIME = BASE | {"metrics", "policy", "topology", "core"}
 BELOW_SPARK = BELOW_RUNTIME | {"ring", "runtime"}
 BELOW_BENCH = BELOW_SPARK | {"sim", "dashboard", "testing", "spark", "launch", "chart", ROOT}
@@ -25,6 +25,7 @@ BELOW_BENCH = BELOW_SPARK | {"sim", "dashboard", "testing", "spark", "launch", "
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "clock": set(),
+    "signals": set(),
     "version": set(),
     "chart": set(),
     "connector": {"errors", "clock"},
@@ -35,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "core": BASE | {"policy", "topology", "metrics"},
     "sim": BELOW_RUNTIME | {"chart"},
     "runtime": BELOW_RUNTIME | {"ring"},
-    "dashboard": {"metrics", "errors", "clock"},
+    "dashboard": {"metrics", "errors", "clock", "signals"},
     "testing": BASE | {"policy", "topology", "core", "runtime.connectors"},
     "spark": BELOW_SPARK,
     "launch": BELOW_SPARK | {"spark"},

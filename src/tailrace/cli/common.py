@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from tailrace import TailraceError, TaskError
+from tailrace.signals import Terminated, exit_code
 
 MIN_SECONDS = 1.0  # below that nothing is left of a benchmark after its warm-up, and of the demo after its start
 SPARE_SLOTS = 1  # of a local Spark: a worker that is lost can come back before its old task is cleared away
@@ -82,9 +83,9 @@ def errors_for_people() -> Iterator[None]:
     """What Tailrace raises on purpose says enough: no traceback of ours around it."""
     try:
         yield
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
+    except KeyboardInterrupt as interrupt:
+        click.echo("terminated" if isinstance(interrupt, Terminated) else "interrupted", err=True)
+        sys.exit(exit_code(interrupt))
     except TaskError as error:
         click.echo(str(error), err=True)  # begins with the user's traceback
         sys.exit(1)

@@ -22,10 +22,11 @@ import tailrace
 from tailrace import Run, Tail, TailraceError, Topology
 from tailrace.cli import common
 from tailrace.cli.common import SPARE_SLOTS, Conf, conf_option, errors_for_people, host_option, master_option
-from tailrace.dashboard import render_summary, watch
+from tailrace.dashboard import follow, render_summary
 from tailrace.policy.replay_named import named_replay
 from tailrace.policy.send_named import named_send
 from tailrace.policy.tail import PLAIN
+from tailrace.signals import terminable
 
 GLANCE_S = 0.1  # how soon a new progress is written down; there is one a second
 FILE_MODULE = "__tailrace_file__"  # no module that workers could import: what the file defines travels by value
@@ -90,12 +91,13 @@ def run(
       tailrace run words.py --record trace/ && tailrace sim --trace trace/
       tailrace run words.py --json | jq .latencyMs.complete.p99
 
-    Ctrl-C drains: nothing more is read, and what was read still arrives. A second Ctrl-C gives up. Exit codes: 0 when
-    all is done, 1 after an error, 130 after Ctrl-C.
+    Ctrl-C and SIGTERM drain: nothing more is read, and what was read still arrives. The second one gives up. Exit
+    codes: 0 when all is done, 1 after an error, 130 after Ctrl-C, 143 after SIGTERM.
     """
     common.check_spark_options(host, master, conf)
     topology = load_topology(file)
     with ExitStack() as stack:
+        stack.enter_context(terminable())
         stack.enter_context(errors_for_people())
         out = sys.stdout
         if as_json:
@@ -179,18 +181,18 @@ def _attend(handle: Run, json_out: TextIO | None) -> int:
 
     console = Console(stderr=json_out is not None)
     if json_out is None:
-        show = partial(watch, handle, console=console, summary_follows=True)
+        show = partial(follow, handle, console=console, summary_follows=True)
     else:
         show = partial(_write_json, handle, json_out)
     ending = attend(handle, show, console)
-    if json_out is not None and ending != "ended":
+    if json_out is not None and ending.how != "ended":
         _write_json(handle, json_out)
     error = handle.exception()
-    if error is not None and ending != "gave up":
+    if error is not None and ending.how != "gave up":
         raise error
     if error is None and json_out is None and handle.lastProgress is not None:
         console.print(f"\n{render_summary(handle.lastProgress)}", markup=False, highlight=False, soft_wrap=True)
-    return 0 if ending == "ended" else 130
+    return ending.code
 
 
 def _write_json(handle: Run, out: TextIO) -> None:

@@ -21,6 +21,7 @@ from tailrace.cli.common import (
     host_option,
     master_option,
 )
+from tailrace.signals import terminable
 
 
 @click.command()
@@ -83,6 +84,6 @@ def demo(host: str, seconds: float, workers: int, kill: bool, out: Path | None) 
         raise click.BadParameter(f"folder is not empty: {out}; is it the output of an earlier run?", param_hint="--out")
     from tailrace.demo import run_demo
 
-    with errors_for_people(), common.session(host, None, {}, workers + SPARE_SLOTS) as spark:
+    with terminable(), errors_for_people(), common.session(host, None, {}, workers + SPARE_SLOTS) as spark:
         code = run_demo(seconds, workers, kill, out, Console(), spark)
     sys.exit(code)

@@ -3,6 +3,6 @@
 from tailrace.dashboard.live import LiveTable
 from tailrace.dashboard.plain import plain_line
 from tailrace.dashboard.summary import render_summary
-from tailrace.dashboard.watch import watch
+from tailrace.dashboard.watch import follow, watch
 
-__all__ = ["LiveTable", "plain_line", "render_summary", "watch"]
+__all__ = ["LiveTable", "follow", "plain_line", "render_summary", "watch"]

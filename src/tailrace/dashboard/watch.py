@@ -10,6 +10,8 @@ from rich.console import Console
 
 from tailrace.dashboard.live import LiveTable
 from tailrace.dashboard.plain import plain_line
+from tailrace.errors import OptionError, shorten
+from tailrace.signals import terminable
 
 _GLANCE_S = 0.1  # how soon the end of a run is noticed, however long the interval
 
@@ -25,6 +27,10 @@ class Watchable(Protocol):
     @property
     def lastProgress(self) -> dict[str, Any] | None: ...
 
+    def awaitTermination(self, timeout: float | None = None) -> bool: ...
+
+    def stop(self, timeout: float | None = None) -> None: ...
+
 
 def watch(
     run: Watchable,
@@ -34,12 +40,33 @@ def watch(
     *,
     summary_follows: bool = False,
 ) -> None:
-    """Show each new progress until the run is over, the last one included. An error of the run is not raised.
+    """Show each new progress until the run is over, the last one included. Raises what the run has failed with.
 
-    If you print a summary of the finished run, say so: the table then makes room for it.
+    Ctrl-C and SIGTERM drain the run, as they do in ``awaitTermination``. If you print a summary of the finished run,
+    say so: the table then makes room for it.
     """
-    if interval_s <= 0:
-        raise ValueError(f"interval must be positive: interval_s={interval_s}")
+    console = console or Console()
+    with terminable():
+        try:
+            follow(run, interval_s, console, sleep, summary_follows=summary_follows)
+        except KeyboardInterrupt:
+            console.print("draining: what was read still arrives (Ctrl-C again to give up)", highlight=False)
+            run.stop()
+            raise
+        run.awaitTermination()
+
+
+def follow(
+    run: Watchable,
+    interval_s: float = 1.0,
+    console: Console | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    *,
+    summary_follows: bool = False,
+) -> None:
+    """Show each new progress until the run is over, and leave its error and Ctrl-C to the caller."""
+    if not isinstance(interval_s, int | float) or not interval_s > 0:
+        raise OptionError(f"interval must be positive: interval_s={shorten(interval_s)}; is it a number of seconds?")
     console = console or Console()
     if console.is_terminal and not console.is_dumb_terminal:
         with LiveTable(console, summary_follows=summary_follows) as table:

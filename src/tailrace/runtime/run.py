@@ -15,13 +15,17 @@ from tailrace.core.coordinator import Phase
 from tailrace.core.hedging import check_hedging
 from tailrace.core.plan import Plan, make_plan
 from tailrace.core.sharing import check_sharing
-from tailrace.errors import TailraceError
+from tailrace.errors import OptionError, TailraceError, TaskError, shorten
+from tailrace.policy.numbers import is_number
 from tailrace.policy.tail import NODE, Tail
+from tailrace.runtime import leaving
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.coordinator import CoordinatorServer, Place
 from tailrace.runtime.host import Host
 from tailrace.runtime.options import RunOptions
 from tailrace.runtime.recorder import check_folder
+from tailrace.runtime.remains import remains
+from tailrace.signals import terminable
 from tailrace.topology import Role, Topology
 
 logger = logging.getLogger("tailrace")
@@ -60,7 +64,9 @@ class Run:
         self._recent: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._ended = threading.Event()  # the run is over and its last progress is there
         self._switching = threading.Lock()
+        self._error_seen = False
         self._server.start()
+        leaving.remember(self)
         threading.Thread(target=self._report, name="tailrace-progress", daemon=True).start()
 
     # -- as in StreamingQuery
@@ -72,11 +78,10 @@ class Run:
     @property
     def status(self) -> dict[str, Any]:
         last = self.lastProgress
-        phase = self._server.phase
         return {
-            "message": "waiting for workers" if phase is Phase.STARTING else (last or {}).get("status", phase.value),
+            "message": "waiting for workers" if self._server.phase is Phase.STARTING else self._state(),
             "isDataAvailable": bool(last and last["pending"]),
-            "isTriggerActive": phase is Phase.RUNNING,
+            "isTriggerActive": self._server.phase is Phase.RUNNING,
         }
 
     @property
@@ -90,35 +95,83 @@ class Run:
     def awaitTermination(self, timeout: float | None = None) -> bool:
         """Wait until the run ends, by itself, by ``stop`` or by an error, which is raised. False on timeout.
 
-        Ctrl-C drains the run and stops it before KeyboardInterrupt is raised; a second one raises it at once.
+        Ctrl-C drains the run and stops it before KeyboardInterrupt is raised; a second one gives up. So does SIGTERM,
+        unless it has a handler already, and then raises SystemExit.
         """
-        try:
-            ended = self._ended.wait(timeout)
-        except KeyboardInterrupt:
-            self.stop()
-            raise
-        if ended and self._server.error is not None:
-            raise self._server.error
+        timeout = _checked(timeout)
+        with terminable():
+            try:
+                ended = self._ended.wait(timeout)
+            except KeyboardInterrupt:
+                logger.warning("draining: run=%s: what was read still arrives; Ctrl-C again gives up", self.name)
+                self.stop()
+                raise
+        if ended:
+            self._raise_error()
         return ended
 
     def stop(self, timeout: float | None = None) -> None:
         """Drain and stop: sources read no more, everything read becomes durable, sinks close, workers leave.
 
         With a timeout, what is not done by then is given up: the next run with the same checkpoint goes on there.
+        ``exception()`` and a warning tell of it. Ctrl-C while it waits gives up as well.
         """
+        timeout = _checked(timeout)
+        begun = self._server.phase is not Phase.STARTING
         self._server.drain()
-        if not self._ended.wait(timeout):
-            self._server.fail(TailraceError(f"stopped before all was drained: timeout={timeout}"))
-            self._ended.wait()
+        try:
+            drained = self._ended.wait(timeout)
+        except KeyboardInterrupt:
+            self._give_up("interrupted=True")
+            raise
+        if not drained:
+            self._give_up(f"timeout={timeout}")
+        elif not begun and self._server.error is None:
+            logger.warning(
+                "a run was stopped before its sources began, and has read nothing: run=%s: "
+                "did you mean run.awaitTermination(), or awaitRunning() first?",
+                self.name,
+            )
+
+    def _give_up(self, why: str) -> None:
+        error = TailraceError(f"stopped before all was drained: {why}")
+        self._server.fail(error)
+        self._ended.wait()
+        if self._server.error is error:  # and it has not ended by itself meanwhile
+            self._see_error()
+            logger.warning("%s", self._what_was_left(why))
+
+    def _what_was_left(self, why: str) -> str:
+        fate = "are lost, as there is no checkpoint" if self._options.checkpoint is None else "wait for the next run"
+        return (
+            f"a run was given up before all was drained: run={self.name} {why} "
+            f"{remains(self._server.plan, self.lastProgress)}: the pending roots {fate}; could it have had more time?"
+        )
 
     def exception(self) -> Exception | None:
-        return self._server.error if not self.isActive else None
+        """What the run has failed with; None if it has not, or goes on."""
+        return self._see_error() if not self.isActive else None
+
+    @property
+    def _unseen_error(self) -> Exception | None:
+        return None if self._error_seen or self.isActive else self._server.error
+
+    def _see_error(self) -> Exception | None:
+        self._error_seen = True
+        leaving.forget(self)
+        return self._server.error
+
+    def _raise_error(self) -> None:
+        error = self._see_error()
+        if error is not None:
+            raise error
 
     def processAllAvailable(self, timeout: float | None = None) -> None:
         """Wait until all that sources can read now has been read and is durable, or the run has ended.
 
         A source that can always be read, such as an endless generator, never gets there: give a timeout.
         """
+        timeout = _checked(timeout)
         if not self._server.running.wait(timeout):
             raise TimeoutError(f"not all workers are up: run={self.name} timeout={timeout}")
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -126,8 +179,8 @@ class Run:
         while not self._ended.wait(GLANCE_S) and not passed():
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"still busy: run={self.name} timeout={timeout}; does a source never run dry?")
-        if self._ended.is_set() and self._server.error is not None:
-            raise self._server.error
+        if self._ended.is_set():
+            self._raise_error()
 
     # -- besides
 
@@ -154,7 +207,7 @@ class Run:
 
     def awaitRunning(self, timeout: float | None = None) -> bool:
         """Wait until all workers are up and sources have begun, or the run has ended."""
-        return self._server.running.wait(timeout)
+        return self._server.running.wait(_checked(timeout))
 
     def workerPids(self) -> dict[int, int]:
         """Process ids of the workers that are up, by worker number."""
@@ -164,11 +217,23 @@ class Run:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Drain and stop. Raises what the run has failed with, unless that is known or the block has failed itself."""
         if self.isActive:
-            self.stop(timeout=None if kind is None else 5.0)
+            self.stop(timeout=None if kind is None else leaving.AFTER_AN_ERROR_S)
+        if kind is None and self._unseen_error is not None:
+            self._raise_error()
 
     def __repr__(self) -> str:
-        return f"<Run {self.name} {'active' if self.isActive else 'ended'} id={self.id[:8]}>"
+        return f"<Run {self.name} {self._state()} id={self.id[:8]}>"
+
+    def _state(self) -> str:
+        """Starting, running, draining, finished, or failed and why, in a line."""
+        error = self._server.error
+        if not self.isActive:
+            return "finished" if error is None else f"failed: {_headline(error)}"
+        if self._server.phase is Phase.STARTING:
+            return Phase.STARTING.value
+        return str((self.lastProgress or {}).get("status", self._server.phase.value))
 
     def _report(self) -> None:
         ended = False
@@ -179,6 +244,25 @@ class Run:
         finally:
             self._server.wait(None)
             self._ended.set()
+            if self._server.error is None:
+                leaving.forget(self)
+
+
+def _checked(timeout: Any) -> float | None:
+    """A timeout that threads can wait for."""
+    if timeout is None:
+        return None
+    if not is_number(timeout) or timeout < 0:
+        raise OptionError(f"not a timeout: timeout={shorten(timeout)}; is it a number of seconds, zero or more?")
+    return min(float(timeout), threading.TIMEOUT_MAX)
+
+
+def _headline(error: Exception) -> str:
+    """An error in one line. That of a function begins with a traceback, whose last line says what happened."""
+    if isinstance(error, TaskError):
+        *_, cause = error.traceback.strip().splitlines() or [""]
+        return f"{cause.strip()} (operator={error.operator} task={error.task})"
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _say_what_is_not_promised(plan: Plan) -> None:
