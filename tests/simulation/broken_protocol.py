@@ -14,11 +14,12 @@ from tailrace.core import assembly, plan, router, sendinghalf, stage
 from tailrace.core.coordinator import Coordinator, Phase, WorkerState
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.membership import ACCEPT, REFUSE, LinkSequence, Membership
-from tailrace.core.messages import Command, Drain, FromWorker, Persist, Prefixes, Recover, Send, ToWorker
+from tailrace.core.messages import Command, Committed, Drain, FromWorker, Persist, Prefixes, Recover, Send, ToWorker
 from tailrace.core.plan import OperatorPlan, SplitPlan
 from tailrace.core.router import LaneOut
 from tailrace.core.sinklog import DUPLICATE_DURABLE, DUPLICATE_PENDING, WRITE, SinkLog
 from tailrace.core.sourcetask import SourceTask
+from tailrace.core.storing import Storing
 from tailrace.sim import shapes
 from tailrace.sim.store import Store, StoreWriter
 
@@ -144,9 +145,57 @@ def prefix_travels_first() -> Patch:
     original = Coordinator._commit
 
     def commit(self: Coordinator, message: Prefixes) -> list[Command]:
-        return sorted(original(self, message), key=lambda command: isinstance(command, Persist))
+        news = Committed({split: position.offset for split, position in message.positions.items()})
+        return [*self._broadcast(news), *original(self, message)]
 
     return patch.object(Coordinator, "_commit", commit)
+
+
+def prefix_of_the_moment() -> Patch:
+    """When a write is done, workers hear how far splits are by then, and not what was written."""
+    original = Storing.done
+
+    def done(self: Storing) -> dict[int, int]:
+        return {split: self.reached[split].offset for split in original(self)}
+
+    return patch.object(Storing, "done", done)
+
+
+def epochs_not_stored() -> Patch:
+    """Epochs that were used are forgotten with the coordinator."""
+    original = Storing.begin
+
+    def begin(self: Storing, next_epoch: int) -> list[Persist]:
+        return [replace(persist, next_epoch=1) for persist in original(self, next_epoch)]
+
+    return patch.object(Storing, "begin", begin)
+
+
+def settled_before_stored() -> Patch:
+    """A source is done when all it has read is durable, whether that is stored or not."""
+    return patch.object(Ledger, "settled", property(lambda self: not self._pending))
+
+
+# -- silence
+
+
+def silence_without_excuse() -> Patch:
+    return patch.object(Coordinator, "excuse", lambda self, now_ns, held_ns: None)
+
+
+def silence_until_handled() -> Patch:
+    """Messages count when their turn comes, not when they arrive."""
+    original = Coordinator.handle
+
+    def handle(self: Coordinator, message: FromWorker, now_ns: int) -> list[Command]:
+        heard(self, message.worker, message.epoch, now_ns)
+        return original(self, message, now_ns)
+
+    heard = Coordinator.heard
+    return together(
+        patch.object(Coordinator, "heard", lambda self, worker, epoch, at_ns: None),
+        patch.object(Coordinator, "handle", handle),
+    )
 
 
 # -- recovery

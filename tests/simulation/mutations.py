@@ -22,6 +22,7 @@ from tailrace.sim.faults import SimulationFailure, run_seed
 AHEAD = "is ahead of"
 DOUBLED = r"sink \w+: doubled"
 STUCK = "the run never finished"
+HEALTHY = "a healthy worker was declared dead"
 IN_VAIN = f"{STUCK}|was in vain"
 
 
@@ -71,6 +72,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("the prefix is the longest run of durable offsets", protocol.prefix_is_newest, AHEAD),
     Mutation("max_pending bounds the span", protocol.span_unbounded, "span is not bounded"),
     Mutation("a prefix is stored before anybody hears of it", protocol.prefix_travels_first, DOUBLED, seeds=600),
+    Mutation("what is told was in the finished write", protocol.prefix_of_the_moment, DOUBLED, seeds=1500),
+    Mutation("an epoch is stored before it is used", protocol.epochs_not_stored, "an epoch is used twice"),
+    Mutation(
+        "a run ends after its last prefix is stored",
+        protocol.settled_before_stored,
+        "ended before its prefix was stored|doubled",
+    ),
+    Mutation("time that the driver stood still is no silence", protocol.silence_without_excuse, HEALTHY),
+    Mutation("what waits to be handled has arrived", protocol.silence_until_handled, HEALTHY),
     Mutation("recovery emits pending roots again", protocol.recovery_without_replay, "recovery passed over"),
     Mutation(
         "recovery includes complete roots that are not durable",

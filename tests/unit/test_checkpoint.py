@@ -25,8 +25,8 @@ def plan(name: str = "t", tasks: int = 2, files: Path | None = None) -> Plan:
 def test_a_checkpoint_is_found_again(tmp_path: Path) -> None:
     first = Checkpoint(str(tmp_path / "c"), plan())
     assert first.positions() == {0: Position(0, None), 1: Position(0, None)} and first.next_epoch == 1
-    first.use_epoch(4)
-    first.store({1: Position(7, b"\x00last")})
+    first.store({}, 5)
+    first.store({1: Position(7, b"\x00last")}, 5)
     first.close()
     second = Checkpoint(str(tmp_path / "c"), plan())
     assert second.positions() == {0: Position(0, None), 1: Position(7, b"\x00last")}
@@ -35,7 +35,7 @@ def test_a_checkpoint_is_found_again(tmp_path: Path) -> None:
 
 def test_without_a_folder_it_is_kept_in_memory() -> None:
     checkpoint = Checkpoint(None, plan())
-    checkpoint.store({0: Position(3, None)})
+    checkpoint.store({0: Position(3, None)}, 1)
     assert checkpoint.positions()[0].offset == 3
     assert Checkpoint(None, plan()).job_id != checkpoint.job_id
 
@@ -63,7 +63,7 @@ def test_a_file_that_is_no_checkpoint(tmp_path: Path, content: str) -> None:
 
 def test_splits_that_are_gone_would_be_read_again(tmp_path: Path) -> None:
     first = Checkpoint(str(tmp_path), plan(tasks=2))
-    first.store({0: Position(3, None)})
+    first.store({0: Position(3, None)}, 1)
     first.close()
     text = "checkpoint knows other splits: source=s missing=s/0/2 tasks=3; did you change the number of its tasks?"
     with pytest.raises(OptionError, match=text):
@@ -74,7 +74,7 @@ def test_files_may_go_once_they_are_read(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("line\n")
     first = Checkpoint(str(tmp_path / "c"), plan(files=tmp_path))
-    first.store({0: Position(5, None), 1: Position(0, None)})
+    first.store({0: Position(5, None), 1: Position(0, None)}, 1)
     first.close()
     (tmp_path / "a.txt").unlink()
     second = Checkpoint(str(tmp_path / "c"), plan(files=tmp_path))
@@ -83,7 +83,7 @@ def test_files_may_go_once_they_are_read(tmp_path: Path) -> None:
 
 def test_a_torn_write_is_not_seen(tmp_path: Path) -> None:
     first = Checkpoint(str(tmp_path), plan())
-    first.store({0: Position(3, None)})
+    first.store({0: Position(3, None)}, 1)
     first.close()
     (tmp_path / "checkpoint.new").write_text('{"version": 1, "pos')
     assert Checkpoint(str(tmp_path), plan()).positions()[0].offset == 3

@@ -55,12 +55,27 @@ class Run:
         self.now_ns = 100
 
     def start(self) -> list[Command]:
-        return self.coordinator.start(self.now_ns)
+        return self.done(self.coordinator.start(self.now_ns))
+
+    def done(self, commands: list[Command]) -> list[Command]:
+        """As a driver whose disk takes no time: what follows from a write comes where the write was ordered."""
+        found: list[Command] = []
+        for command in commands:
+            found += self.done(self.coordinator.stored(self.now_ns)) if isinstance(command, Persist) else [command]
+        return found
+
+    def exit(self, worker: int, why: str) -> list[Command]:
+        return self.done(self.coordinator.exited(worker, self.epoch(worker), why, self.now_ns))
 
     def epoch(self, worker: int) -> int:
         return self.coordinator.epoch_of(worker)
 
     def say(self, kind: Any, worker: int, *fields: Any) -> list[Command]:
+        commands = self.tell(kind, worker, *fields)
+        return self.done(commands)
+
+    def tell(self, kind: Any, worker: int, *fields: Any) -> list[Command]:
+        """The same, with a disk that has not answered yet."""
         commands = self.coordinator.handle(kind(worker, self.epoch(worker), *fields), self.now_ns)
         self.coordinator.validate()
         return commands
@@ -87,11 +102,11 @@ class Run:
 
     def tick(self, after_ns: int) -> list[Command]:
         self.now_ns += after_ns
-        return self.coordinator.tick(self.now_ns)
+        return self.done(self.coordinator.tick(self.now_ns))
 
     def replace(self, worker: int) -> list[Command]:
         """Let a worker die and its successor come up, as far as the last word that recovery waits for."""
-        self.coordinator.exited(worker, self.epoch(worker), "gone", self.now_ns)
+        self.exit(worker, "gone")
         self.register(worker)
         self.say(Ready, worker)
         self.apply(1 - worker)
@@ -131,7 +146,8 @@ def test_a_run_starts_when_all_act_on_one_membership(run: Run) -> None:
 
 def test_epochs_go_on_from_those_of_an_earlier_run() -> None:
     coordinator = Coordinator(2, [], {}, {}, LIMITS, first_epoch=41)
-    assert coordinator.start(0) == [StartWorker(0, 41), StartWorker(1, 42)]
+    assert coordinator.start(0) == [Persist({}, 43)]
+    assert coordinator.stored(0) == [StartWorker(0, 41), StartWorker(1, 42)]
 
 
 def test_workers_that_do_not_come_up_in_time(run: Run) -> None:
@@ -148,7 +164,7 @@ def test_workers_that_do_not_come_up_in_time(run: Run) -> None:
 
 def test_a_process_that_dies_before_it_registers_fails_the_start(run: Run) -> None:
     run.start()
-    commands = run.coordinator.exited(1, 2, "exit code 3", run.now_ns)
+    commands = run.exit(1, "exit code 3")
     error = run.coordinator.error
     assert str(error) == "0 of 2 workers started: worker 1: exit code 3; does its environment have tailrace?"
     assert commands[-1] == Finish(error)
@@ -161,7 +177,7 @@ def test_a_process_that_dies_before_it_registers_fails_the_start(run: Run) -> No
 def test_a_worker_that_dies_while_it_opens_is_started_anew(run: Run) -> None:
     run.start()
     run.register(1)
-    commands = run.coordinator.exited(1, 2, "segfault", run.now_ns)
+    commands = run.exit(1, "segfault")
     assert commands == [Abandon(1, 2, "segfault"), StartWorker(1, 3)]
     assert run.coordinator.phase is Phase.STARTING and run.coordinator.error is None
 
@@ -171,7 +187,7 @@ def test_a_worker_that_dies_while_it_opens_is_started_anew(run: Run) -> None:
 
 def test_a_death_is_told_and_the_worker_replaced(run: Run) -> None:
     run.running()
-    commands = run.coordinator.exited(1, 2, "killed", run.now_ns)
+    commands = run.exit(1, "killed")
     assert commands[:2] == [Abandon(1, 2, "killed"), StartWorker(1, 3)]
     news = message(commands, Members)
     assert sent(commands, Members) == [0] and set(news.members) == {0} and news.epochs == {0: 1, 1: 3}
@@ -180,7 +196,7 @@ def test_a_death_is_told_and_the_worker_replaced(run: Run) -> None:
 
 def test_recovery_waits_until_all_act_on_the_new_membership(run: Run) -> None:
     run.running()
-    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    run.exit(1, "killed")
     assert run.apply(0) == [] and run.tick(10) == []
     run.register(1)
     run.say(Ready, 1)
@@ -192,7 +208,7 @@ def test_recovery_waits_until_all_act_on_the_new_membership(run: Run) -> None:
 
 def test_an_answer_to_an_older_membership_is_not_enough(run: Run) -> None:
     run.running()
-    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    run.exit(1, "killed")
     old = run.coordinator._version
     run.register(1)
     run.say(Ready, 1)
@@ -212,7 +228,7 @@ def test_silence_is_death(run: Run) -> None:
 
 def test_a_zombie_is_not_heard_but_sent_away(run: Run) -> None:
     run.running()
-    run.coordinator.exited(1, 2, "cut off", run.now_ns)
+    run.exit(1, "cut off")
     for zombie in (Alive(1, 2), Ready(1, 2), Prefixes(1, 2, {1: Position(50, None)}), Failed(1, 2, ValueError())):
         (command,) = run.coordinator.handle(zombie, run.now_ns)
         assert command == Send(1, 2, Leave("another process has taken this worker's place"))
@@ -222,7 +238,7 @@ def test_a_zombie_is_not_heard_but_sent_away(run: Run) -> None:
 
 def test_the_exit_of_an_epoch_that_was_buried_is_no_second_death(run: Run) -> None:
     run.running()
-    run.coordinator.exited(1, 2, "cut off", run.now_ns)
+    run.exit(1, "cut off")
     assert run.coordinator.exited(1, 2, "now really", run.now_ns) == []
     assert run.epoch(1) == 3
 
@@ -230,7 +246,7 @@ def test_the_exit_of_an_epoch_that_was_buried_is_no_second_death(run: Run) -> No
 def test_a_source_that_died_is_not_settled_any_more(run: Run) -> None:
     run.running()
     run.say(SourceReport, 1, 1, True, False)
-    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    run.exit(1, "killed")
     assert run.say(SourceReport, 0, 0, True, False) == []
     assert run.coordinator.phase is Phase.RUNNING
 
@@ -240,7 +256,7 @@ def test_a_worker_that_keeps_dying_ends_the_run(run: Run) -> None:
     for _ in range(LIMITS.max_deaths - 1):
         run.replace(1)
     assert run.coordinator.phase is Phase.RUNNING
-    commands = run.coordinator.exited(1, run.epoch(1), "exit code 9", run.now_ns)
+    commands = run.exit(1, "exit code 9")
     text = "a worker keeps dying: worker=1 deaths=2 last='exit code 9'; does a tuple crash it?"
     assert isinstance(run.coordinator.error, WorkerLost) and str(run.coordinator.error) == text
     assert sent(commands, Leave) == [0] and not any(isinstance(command, StartWorker) for command in commands)
@@ -254,11 +270,31 @@ def test_progress_of_all_splits_forgives_deaths(run: Run) -> None:
     assert run.coordinator.phase is Phase.RUNNING and run.coordinator.restarts_of(1) == 4 * LIMITS.max_deaths - 1
 
 
+def test_a_split_with_nothing_pending_holds_nobody_back(run: Run) -> None:
+    """One that is finished never moves again, and is no sign of a tuple that kills."""
+    run.running()
+    for step in range(1, 4 * LIMITS.max_deaths):
+        run.replace(0)
+        run.say(SourceReport, 1, 1, False, False, frozenset({1}))
+        run.say(Prefixes, 0, {0: Position(step, None)})
+    assert run.coordinator.phase is Phase.RUNNING
+
+
+def test_the_successor_of_a_source_is_not_quiet_before_it_says_so(run: Run) -> None:
+    """It may have died of the first tuple that it read again."""
+    run.running()
+    run.say(SourceReport, 1, 1, False, False, frozenset({1}))
+    run.replace(1)
+    run.say(Prefixes, 0, {0: Position(5, None)})
+    run.exit(1, "exit code 9")
+    assert isinstance(run.coordinator.error, WorkerLost)
+
+
 def test_progress_of_others_does_not_forgive_what_holds_one_split_back(run: Run) -> None:
     run.running()
     run.replace(1)
     run.say(Prefixes, 0, {0: Position(5, None)})
-    run.coordinator.exited(1, run.epoch(1), "exit code 9", run.now_ns)
+    run.exit(1, "exit code 9")
     assert isinstance(run.coordinator.error, WorkerLost)
 
 
@@ -267,15 +303,47 @@ def test_a_long_life_forgives_deaths(run: Run) -> None:
     for _ in range(4 * LIMITS.max_deaths):
         run.replace(1)
         run.now_ns += STABLE_NS + 1
-        run.coordinator.excuse(run.now_ns)
+        run.coordinator.excuse(run.now_ns, 0)
     assert run.coordinator.phase is Phase.RUNNING
 
 
 def test_a_coordinator_that_was_held_up_blames_nobody(run: Run) -> None:
     run.running()
     run.now_ns += 10 * LIMITS.heartbeat_timeout_ns
-    run.coordinator.excuse(run.now_ns)
-    assert not any(isinstance(command, Abandon) for command in run.tick(0))
+    assert run.coordinator.silent(run.now_ns) == [(0, 1), (1, 2)]
+    run.coordinator.excuse(run.now_ns, 10 * LIMITS.heartbeat_timeout_ns)
+    assert run.coordinator.silent(run.now_ns) == [] and run.tick(0) == []
+
+
+def test_time_that_the_coordinator_was_held_up_is_no_time_to_start_or_to_leave(run: Run) -> None:
+    run.start()
+    run.now_ns += LIMITS.start_timeout_ns + 1
+    run.coordinator.excuse(run.now_ns, LIMITS.start_timeout_ns)
+    assert run.tick(0) == [] and run.coordinator.error is None
+    run = Run().running()
+    run.coordinator.fail(ValueError("no"), run.now_ns)
+    run.now_ns += LIMITS.leave_timeout_ns + 1
+    run.coordinator.excuse(run.now_ns, LIMITS.leave_timeout_ns)
+    assert run.tick(0) == [] and run.coordinator.phase is Phase.LEAVING
+
+
+def test_what_has_arrived_counts_though_its_turn_has_not_come(run: Run) -> None:
+    run.running()
+    run.now_ns += LIMITS.heartbeat_timeout_ns + 1
+    run.coordinator.heard(0, 1, run.now_ns)
+    run.coordinator.heard(1, 1, run.now_ns)  # of an epoch that is not hers
+    assert run.coordinator.silent(run.now_ns) == [(1, 2)]
+    run.coordinator.handle(Alive(0, 1), 100)  # handled late, it says when it came
+    assert run.coordinator.silent(run.now_ns) == [(1, 2)]
+
+
+def test_a_process_that_has_connected_is_not_late(run: Run) -> None:
+    run.start()
+    run.register(1)
+    run.now_ns += LIMITS.start_timeout_ns
+    run.coordinator.heard(0, 1, run.now_ns)
+    run.coordinator.heard(1, 2, run.now_ns)
+    assert run.tick(1) == [] and run.coordinator.error is None
 
 
 # -- lost links
@@ -302,7 +370,7 @@ def test_many_lost_links_make_one_recovery(run: Run) -> None:
 def test_a_link_lost_by_a_death_needs_no_recovery_of_its_own(run: Run) -> None:
     run.running()
     run.lose_link(0)
-    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    run.exit(1, "killed")
     assert run.tick(LIMITS.settle_ns) == []
     run.register(1)
     run.say(Ready, 1)
@@ -313,7 +381,7 @@ def test_a_link_lost_by_a_death_needs_no_recovery_of_its_own(run: Run) -> None:
 def test_a_link_with_an_epoch_that_was_replaced_is_not_mourned(run: Run) -> None:
     """Its peer's death has been, or will be, recovered from. A task in a long call finds the broken link much later."""
     run.running()
-    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    run.exit(1, "killed")
     assert run.say(LinkLost, 0, 1, 2) == []
     run.register(1)
     run.say(Ready, 1)
@@ -375,10 +443,79 @@ def test_links_that_keep_breaking_do_not_keep_a_recovery_away(run: Run) -> None:
 
 def test_a_prefix_is_stored_before_anybody_hears_of_it(run: Run) -> None:
     run.running()
-    commands = run.say(Prefixes, 0, {0: Position(3, b"c")})
-    stored = {0: Position(3, b"c"), 1: Position(7, b"x")}
+    assert run.tell(Prefixes, 0, {0: Position(3, b"c")}) == [Persist({0: Position(3, b"c"), 1: Position(7, b"x")}, 3)]
+    assert run.coordinator.positions[0].offset == 0, "not before it is stored"
     news = Committed({0: 3})
-    assert commands == [Persist(stored), Send(0, 1, news), Send(1, 2, news)]
+    assert run.coordinator.stored(run.now_ns) == [Send(0, 1, news), Send(1, 2, news)]
+    assert run.coordinator.positions[0] == Position(3, b"c")
+
+
+def test_what_moves_during_a_write_waits_for_the_next_and_is_stored_together(run: Run) -> None:
+    run.running()
+    run.tell(Prefixes, 0, {0: Position(3, None)})
+    assert run.tell(Prefixes, 0, {0: Position(4, None)}) == []
+    assert run.tell(Prefixes, 1, {1: Position(9, None)}) == []
+    assert run.tell(Prefixes, 0, {0: Position(5, None)}) == []
+    commands = run.coordinator.stored(run.now_ns)
+    assert message(commands, Committed) == Committed({0: 3}), "what has moved since is not stored"
+    assert commands[-1] == Persist({0: Position(5, None), 1: Position(9, None)}, 3)
+    assert message(run.coordinator.stored(run.now_ns), Committed) == Committed({0: 5, 1: 9})
+
+
+def test_a_ledger_that_asks_again_hears_nothing_until_it_is_stored(run: Run) -> None:
+    run.running()
+    run.tell(Prefixes, 0, {0: Position(3, None)})
+    assert run.tell(Prefixes, 0, {0: Position(3, None)}) == []
+    run.coordinator.stored(run.now_ns)
+    assert run.tell(Prefixes, 0, {0: Position(3, None)}) == [Send(0, 1, Committed({0: 3}))]
+
+
+def test_a_process_starts_when_its_epoch_is_stored_and_all_that_its_predecessor_told(run: Run) -> None:
+    run.running()
+    run.tell(Prefixes, 0, {0: Position(3, None)})
+    run.tell(Prefixes, 1, {1: Position(9, None)})
+    commands = run.coordinator.exited(1, 2, "killed", run.now_ns)
+    assert not any(isinstance(command, StartWorker | Persist) for command in commands)
+    commands = run.coordinator.stored(run.now_ns)
+    assert commands[-1] == Persist({0: Position(3, None), 1: Position(9, None)}, 4)
+    assert not any(isinstance(command, StartWorker) for command in commands)
+    run.now_ns += LIMITS.start_timeout_ns + 1
+    run.say(Alive, 0)
+    assert run.tick(0) == [], "a process that was not started is not late"
+    assert StartWorker(1, 3) in run.coordinator.stored(run.now_ns)
+    assert message(run.register(1), Assign).starts[1] == Position(9, None)
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run(run: Run) -> None:
+    run.running()
+    run.tell(Prefixes, 0, {0: Position(3, None)})
+    error = ValueError("no space")
+    commands = run.coordinator.not_stored(error, run.now_ns)
+    assert sent(commands, Leave) == [0, 1] and not sent(commands, Committed) and run.coordinator.error is error
+    assert run.tell(Prefixes, 0, {0: Position(4, None)}) == []
+    run.exit(0, "left")
+    assert run.exit(1, "left") == [Finish(error)]
+
+
+def test_a_run_is_over_when_its_last_write_is_done(run: Run) -> None:
+    run.running()
+    run.tell(Prefixes, 0, {0: Position(3, None)})
+    run.tell(Prefixes, 1, {1: Position(9, None)})
+    run.coordinator.fail(ValueError("no"), run.now_ns)
+    assert run.exit(0, "left") == [] and run.exit(1, "left") == []
+    assert run.coordinator.stored(run.now_ns) == [Persist({0: Position(3, None), 1: Position(9, None)}, 3)]
+    assert run.coordinator.stored(run.now_ns) == [Finish(run.coordinator.error)]
+    assert run.coordinator.stored(run.now_ns) == []
+
+
+def test_a_disk_that_never_answers_does_not_keep_a_run_from_ending(run: Run) -> None:
+    run.running()
+    run.tell(Prefixes, 0, {0: Position(3, None)})
+    run.coordinator.fail(ValueError("no"), run.now_ns)
+    run.exit(0, "left")
+    run.exit(1, "left")
+    assert run.tick(LIMITS.leave_timeout_ns) == []
+    assert run.tick(1) == [Finish(run.coordinator.error)]
 
 
 def test_a_prefix_does_not_move_back_but_the_ledger_gets_its_answer(run: Run) -> None:
@@ -390,7 +527,7 @@ def test_a_prefix_does_not_move_back_but_the_ledger_gets_its_answer(run: Run) ->
 def test_a_successor_begins_where_the_prefix_is(run: Run) -> None:
     run.running()
     run.say(Prefixes, 1, {1: Position(9, b"z")})
-    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    run.exit(1, "killed")
     assert message(run.register(1), Assign).starts[1] == Position(9, b"z")
 
 
@@ -412,15 +549,15 @@ def test_the_run_ends_when_all_sources_are_settled_and_all_workers_have_left(run
     run.running()
     assert run.say(SourceReport, 0, 0, True, False) == []
     assert sent(run.say(SourceReport, 1, 1, True, False), Leave) == [0, 1]
-    assert run.coordinator.exited(0, 1, "left", run.now_ns) == []
-    assert run.coordinator.exited(1, 2, "left", run.now_ns) == [Finish(None)]
+    assert run.exit(0, "left") == []
+    assert run.exit(1, "left") == [Finish(None)]
     assert run.coordinator.phase is Phase.FINISHED and run.tick(10**10) == []
 
 
 def test_a_worker_that_does_not_leave_is_abandoned(run: Run) -> None:
     run.running()
     run.coordinator.fail(ValueError("no"), run.now_ns)
-    run.coordinator.exited(0, 1, "left", run.now_ns)
+    run.exit(0, "left")
     assert run.tick(LIMITS.leave_timeout_ns) == []
     assert run.tick(1) == [Abandon(1, 2, "it did not leave in time"), Finish(run.coordinator.error)]
 
@@ -444,7 +581,7 @@ def test_draining_is_told_once(run: Run) -> None:
     run.running()
     assert sent(run.coordinator.drain(run.now_ns), Drain) == [0, 1]
     assert run.coordinator.drain(run.now_ns) == []
-    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    run.exit(1, "killed")
     assert message(run.register(1), Assign).draining
 
 
@@ -456,7 +593,7 @@ def test_a_run_that_is_over_does_not_drain(run: Run) -> None:
 
 def test_a_worker_that_was_opening_when_the_drain_began_hears_of_it(run: Run) -> None:
     run.running()
-    run.coordinator.exited(1, 2, "killed", run.now_ns)
+    run.exit(1, "killed")
     heard = sent(run.register(1), Drain)
     heard += sent(run.coordinator.drain(run.now_ns), Drain)
     heard += sent(run.say(Ready, 1), Drain)

@@ -23,6 +23,10 @@ from tailrace.runtime.options import RunOptions
             "option must be a positive number: heartbeat_timeout_s=nan; did you mix two up?",
         ),
         (
+            {"heartbeat_timeout_s": 0.001},
+            "workers say every 0.25 s that they are alive: heartbeat_timeout_s=0.001 least=0.5; is it in seconds?",
+        ),
+        (
             {"start_timeout_s": float("inf")},
             "option must be a positive number: start_timeout_s=inf; did you mix two up?",
         ),

@@ -6,7 +6,10 @@ Its rules, each of which the fault simulation needs:
   nothing from that epoch counts any more, whatever becomes of the process.
 - Recovery is announced only when every worker acts on the membership that replaced the dead one. Announced earlier,
   a root emitted again could pass through a worker that still sends to the dead, and be lost once more.
-- A prefix is stored before anybody hears of it. Only then may sinks forget what lies below.
+- A prefix is stored before anybody hears of it, or begins from it. Only then may sinks forget what lies below. An epoch
+  is stored before a process of it starts. ``storing`` has how.
+- Silence is a fact about the worker: nothing of it has arrived. How busy the coordinator is, or how long it stood
+  still, counts against nobody: ``excuse`` comes before ``tick``.
 - After every loss, of a link or of something that only the backstop missed, there is a new version of the membership,
   with the same members perhaps: by it the halves of load-aware groupings know when to begin anew.
 """
@@ -37,7 +40,6 @@ from tailrace.core.messages import (
     Member,
     Members,
     Passed,
-    Persist,
     Position,
     Prefixes,
     Ready,
@@ -50,10 +52,12 @@ from tailrace.core.messages import (
     Techniques,
     ToWorker,
 )
+from tailrace.core.storing import Storing
 from tailrace.errors import WorkerLost, WorkersMissing
 from tailrace.policy.tail import PLAIN, Tail
 
 TOO_LATE = "it did not start in time"
+SILENCE = "no sign of life"
 
 KILLED = "killed by signal"
 """How a reason begins that says nothing of whether the next process will do better."""
@@ -85,7 +89,7 @@ class CoordinatorLimits:
     settle_ns: int  # how long news of a lost link may be followed by news of a dead worker
     flush_every_ns: int
     leave_timeout_ns: int
-    max_deaths: int  # of one worker in a row, each soon after the other and with some split not moving at all
+    max_deaths: int  # of one worker in a row, each soon after the other and with some split held back all the time
 
 
 @dataclass
@@ -93,6 +97,7 @@ class _Worker:
     epoch: int
     since_ns: int
     state: WorkerState = WorkerState.STARTING
+    ordered: bool = False  # its process was to be started: its epoch is stored
     address: Address | None = None
     heard_ns: int = 0
     applied: int = 0
@@ -106,6 +111,7 @@ class _Worker:
 class _Source:
     settled: bool = False
     wants_commit: bool = False
+    quiet: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -115,7 +121,7 @@ class Coordinator:
     workers: int
     sources: Iterable[int]  # task numbers
     homes: Mapping[int, int]  # source task -> worker
-    positions: dict[int, Position]  # by split index: where to begin
+    positions: dict[int, Position]  # by split index: as stored, where to begin
     limits: CoordinatorLimits
     first_epoch: int = 1
     tail: Tail = PLAIN
@@ -125,6 +131,7 @@ class Coordinator:
     error: Exception | None = None
     _table: dict[int, _Worker] = field(default_factory=dict)
     _sources: dict[int, _Source] = field(default_factory=dict)
+    _storing: Storing = field(init=False)
     _next_epoch: int = 0
     _version: int = 0
     _recover_at_ns: int | None = None  # a recovery is due, not before this time
@@ -136,11 +143,16 @@ class Coordinator:
 
     # -- events
 
-    def start(self, now_ns: int) -> list[Command]:
+    def __post_init__(self) -> None:
         self._next_epoch = self.first_epoch
+        self._storing = Storing(self.positions, self.first_epoch)
+
+    def start(self, now_ns: int) -> list[Command]:
         self._sources = {task: _Source() for task in self.sources}
         self._recover_at_ns = now_ns
-        return [self._start_worker(worker, now_ns) for worker in range(self.workers)]
+        for worker in range(self.workers):
+            self._new_epoch(worker, now_ns)
+        return [*self._storing.begin(self._next_epoch)]
 
     def handle(self, message: FromWorker, now_ns: int) -> list[Command]:
         """A worker said something."""
@@ -148,7 +160,7 @@ class Coordinator:
         if message.epoch != worker.epoch or worker.state is WorkerState.GONE or self.phase is Phase.FINISHED:
             leave = Leave("another process has taken this worker's place")
             return [Send(message.worker, message.epoch, leave)] if message.epoch < worker.epoch else []
-        worker.heard_ns = now_ns
+        worker.heard_ns = max(worker.heard_ns, now_ns)
         match message:
             case Alive():
                 return []
@@ -175,10 +187,33 @@ class Coordinator:
                 self._passed[message.task] = max(message.barrier, self._passed.get(message.task, 0))
                 return []
             case SourceReport():
-                self._sources[message.task] = _Source(message.settled, message.wants_commit)
+                self._sources[message.task] = _Source(message.settled, message.wants_commit, message.quiet)
                 return self._leave_if_settled(now_ns)
             case Failed():
                 return self.fail(message.error, now_ns)
+
+    def heard(self, worker: int, epoch: int, at_ns: int) -> None:
+        """Something of a worker has arrived, whenever it will be handled."""
+        entry = self._table[worker]
+        if epoch == entry.epoch:
+            entry.heard_ns = max(entry.heard_ns, at_ns)
+
+    def stored(self, now_ns: int) -> list[Command]:
+        """What ``Persist`` asked for is on disk. What has moved since is not, and waits for the next."""
+        if self.phase is Phase.FINISHED:
+            return []
+        moved = self._storing.done()
+        commands = self._broadcast(Committed(moved)) if moved else []
+        for worker, entry in self._table.items():
+            if entry.state is WorkerState.STARTING and not entry.ordered and entry.epoch < self._storing.next_epoch:
+                entry.ordered, entry.since_ns = True, now_ns
+                commands.append(StartWorker(worker, entry.epoch))
+        return [*commands, *self._storing.begin(self._next_epoch), *self._finish_if_empty()]
+
+    def not_stored(self, error: Exception, now_ns: int) -> list[Command]:
+        """It cannot be: the run cannot keep its promises any more."""
+        self._storing.failed()
+        return [*self.fail(error, now_ns), *self._finish_if_empty()]
 
     def exited(self, worker: int, epoch: int, why: str, now_ns: int) -> list[Command]:
         """A worker's process, or the connection to it, is gone."""
@@ -212,10 +247,22 @@ class Coordinator:
             commands += self._broadcast(Flush())
         return commands
 
-    def excuse(self, now_ns: int) -> None:
-        """The coordinator itself was held up: silence until now counts against nobody."""
+    def excuse(self, now_ns: int, held_ns: int) -> None:
+        """The coordinator itself was held up so long: that time counts against nobody. To be told before ``tick``."""
+        self._leaving_since_ns += held_ns
         for entry in self._table.values():
             entry.heard_ns = max(entry.heard_ns, now_ns)
+            if entry.state is WorkerState.STARTING:
+                entry.since_ns += held_ns
+
+    def silent(self, now_ns: int) -> list[tuple[int, int]]:
+        """Workers and epochs that ``tick`` would declare dead for their silence: a last chance to look again."""
+        late = self.limits.heartbeat_timeout_ns
+        return [
+            (worker, entry.epoch)
+            for worker, entry in self._table.items()
+            if entry.state in (WorkerState.OPENING, WorkerState.READY) and now_ns - entry.heard_ns > late
+        ]
 
     def raise_barrier(self) -> list[Command]:
         """Ask all sources to say when what they can read now is durable: ``passed`` tells when all have."""
@@ -249,14 +296,14 @@ class Coordinator:
 
     # -- workers come and go
 
-    def _start_worker(self, worker: int, now_ns: int) -> Command:
+    def _new_epoch(self, worker: int, now_ns: int) -> None:
+        """Its process is started once the epoch is stored, and with it every prefix that the one before has told."""
         old = self._table.get(worker)
         entry = _Worker(self._next_epoch, now_ns)
         if old is not None:
             entry.deaths, entry.restarts, entry.at_death = old.deaths, old.restarts, old.at_death
         self._table[worker] = entry
         self._next_epoch += 1
-        return StartWorker(worker, entry.epoch)
 
     def _registered(self, message: Registered, entry: _Worker) -> list[Command]:
         entry.state = WorkerState.OPENING
@@ -274,11 +321,11 @@ class Coordinator:
         return [Send(message.worker, message.epoch, one) for one in missed]
 
     def _silence(self, entry: _Worker, now_ns: int) -> str:
-        if entry.state is WorkerState.STARTING and now_ns - entry.since_ns > self.limits.start_timeout_ns:
-            return TOO_LATE
-        heard = entry.state in (WorkerState.OPENING, WorkerState.READY)
-        if heard and now_ns - entry.heard_ns > self.limits.heartbeat_timeout_ns:
-            return f"no sign of life for {self.limits.heartbeat_timeout_ns / 1e9:g} s"
+        if entry.state is WorkerState.STARTING:
+            late = entry.ordered and now_ns - max(entry.since_ns, entry.heard_ns) > self.limits.start_timeout_ns
+            return TOO_LATE if late else ""
+        if entry.state is not WorkerState.GONE and now_ns - entry.heard_ns > self.limits.heartbeat_timeout_ns:
+            return f"{SILENCE} for {self.limits.heartbeat_timeout_ns / 1e9:g} s"
         return ""
 
     def _bury(self, worker: int, why: str, now_ns: int) -> list[Command]:
@@ -287,10 +334,10 @@ class Coordinator:
         first_start = self.phase is Phase.STARTING and entry.state is WorkerState.STARTING
         if first_start and not why.startswith(KILLED):
             return self.fail(self._missing(worker, why), now_ns)
-        if now_ns - entry.since_ns > STABLE_NS or self._all_moved_since(entry):
+        if now_ns - entry.since_ns > STABLE_NS or not self._held_back(entry):
             entry.deaths = 0
         entry.deaths += 1
-        entry.at_death = {split: position.offset for split, position in self.positions.items()}
+        entry.at_death = {split: position.offset for split, position in self._storing.reached.items()}
         entry.restarts += 1
         commands: list[Command] = [Abandon(worker, entry.epoch, why)]
         if entry.deaths >= self.limits.max_deaths:
@@ -301,8 +348,8 @@ class Coordinator:
             if home == worker:
                 self._sources[task] = _Source()
         self._schedule_recovery(now_ns)
-        commands.append(self._start_worker(worker, now_ns))
-        return commands + self._announce()
+        self._new_epoch(worker, now_ns)
+        return [*commands, *self._storing.begin(self._next_epoch), *self._announce()]
 
     def _missing(self, worker: int, why: str) -> WorkersMissing:
         came = sum(entry.state is not WorkerState.STARTING for entry in self._table.values())
@@ -366,21 +413,22 @@ class Coordinator:
     # -- prefixes
 
     def _commit(self, message: Prefixes) -> list[Command]:
-        moved = {
-            split: position
-            for split, position in message.positions.items()
-            if position.offset > self.positions[split].offset
-        }
-        if not moved:  # a ledger that asks again has not heard the answer
-            known = {split: self.positions[split].offset for split in message.positions}
-            return [Send(message.worker, message.epoch, Committed(known))]
-        self.positions.update(moved)
-        offsets = {split: position.offset for split, position in moved.items()}
-        return [Persist(dict(self.positions)), *self._broadcast(Committed(offsets))]
+        if self._storing.reach(message.positions):
+            return [*self._storing.begin(self._next_epoch)]
+        known = {split: self.positions[split].offset for split in message.positions}
+        stored = all(offset >= message.positions[split].offset for split, offset in known.items())
+        # A ledger that asks again has not heard the answer, or there is none yet.
+        return [Send(message.worker, message.epoch, Committed(known))] if stored else []
 
-    def _all_moved_since(self, entry: _Worker) -> bool:
-        """Whether every split has got further since this worker last died. A tuple that kills it holds one back."""
-        return all(self.positions[split].offset > offset for split, offset in entry.at_death.items())
+    def _held_back(self, entry: _Worker) -> list[int]:
+        """Splits that have got no further since this worker last died, though something of them is pending.
+
+        A tuple that kills a worker holds one back, whatever others do. One that is finished, or has nothing new, is
+        not held back.
+        """
+        quiet: set[int] = set().union(*(source.quiet for source in self._sources.values()))
+        reached = self._storing.reached
+        return [split for split, at in entry.at_death.items() if reached[split].offset <= at and split not in quiet]
 
     def _someone_waits_for_commit(self) -> bool:
         return any(source.wants_commit for source in self._sources.values())
@@ -408,13 +456,17 @@ class Coordinator:
             if entry.state is not WorkerState.GONE:
                 entry.state = WorkerState.GONE
                 commands.append(Abandon(worker, entry.epoch, "it did not leave in time"))
-        return commands + self._finish_if_empty()
+        return [*commands, self._finish()]  # also if the disk has not answered: a run must be able to end
 
     def _finish_if_empty(self) -> list[Command]:
-        if self.phase is Phase.LEAVING and all(e.state is WorkerState.GONE for e in self._table.values()):
-            self.phase = Phase.FINISHED
-            return [Finish(self.error)]
-        return []
+        """When all workers are gone, and nothing is being stored: else a later run could begin before that is there."""
+        gone = all(entry.state is WorkerState.GONE for entry in self._table.values())
+        ends = self.phase is Phase.LEAVING and gone and self._storing.under_way is None
+        return [self._finish()] if ends else []
+
+    def _finish(self) -> Command:
+        self.phase = Phase.FINISHED
+        return Finish(self.error)
 
     def _broadcast(self, message: ToWorker) -> list[Command]:
         """To everybody who can hear it: ready workers, and for the last word also those still opening."""

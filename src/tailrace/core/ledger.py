@@ -262,6 +262,10 @@ class Ledger:
     def has_committed(self, offsets: dict[int, int]) -> bool:
         return all(self._committed[split] >= offset for split, offset in offsets.items())
 
+    def quiet(self) -> list[int]:
+        """Splits of which nothing is pending, and all is committed."""
+        return [split for split, span in self._spans.items() if not span and not self._uncommitted[split]]
+
     @property
     def settled(self) -> bool:
         """Nothing pending, and all of it committed."""

@@ -94,6 +94,7 @@ class SourceReport:
     task: int
     settled: bool  # it will read no more, and all it has read is durable and committed
     wants_commit: bool  # it can go no further until sinks commit
+    quiet: frozenset[int] = frozenset()  # splits of which nothing is pending: finished, or with nothing new
 
 
 @dataclass(frozen=True)
@@ -236,9 +237,10 @@ class Send:
 
 @dataclass(frozen=True)
 class Persist:
-    """Store these prefixes; only then carry out the commands that follow."""
+    """Store this, and say so when it is done. There is one under way at most."""
 
     positions: Mapping[int, Position]
+    next_epoch: int  # no later run may use an epoch below it
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class SourceTask(Task):
     """A task whose leader is a source: it keeps the ledger of its roots and emits them again when it must."""
 
     wiring: Wiring
+    look_every_ns = SECOND_NS  # for splits that are quiet
 
     def __init__(
         self, plan: Plan, number: int, clock: Clock, ledger: Ledger, readers: dict[int, Reader], rng: Random
@@ -69,7 +70,9 @@ class SourceTask(Task):
         self._started = False
         self._asked: dict[int, int] = {}  # prefixes that the coordinator was last asked to commit
         self._asked_ns = 0
-        self._told: tuple[bool, bool] | None = None
+        self._told: tuple[bool, bool, frozenset[int]] | None = None
+        self._quiet: frozenset[int] = frozenset()
+        self._looked_ns = 0  # for what is quiet
         self._barrier = 0  # to be passed; 0: none
         self._behind: dict[int, int] | None = None  # what must be committed for it, once that is known
 
@@ -174,7 +177,8 @@ class SourceTask(Task):
         super().handle(message)
         match message:
             case Recover():
-                self._started = True
+                if not self._started:
+                    self._started, self._looked_ns = True, self.clock()  # one that has not read yet is not quiet
                 self._again = deque(self.ledger.unfinished())
                 self._late.clear()  # what is emitted again is not late
             case Committed():
@@ -295,7 +299,9 @@ class SourceTask(Task):
             self._asked, self._asked_ns = offsets, now_ns
             positions = {split: Position(offset, fingerprint(value)) for split, (offset, value) in moved.items()}
             messages.append(Prefixes(worker, epoch, positions))
-        state = (self.settled, self.wants_commit)
+        if self._started and now_ns - self._looked_ns >= self.look_every_ns:
+            self._quiet, self._looked_ns = frozenset(self.ledger.quiet()), now_ns
+        state = (self.settled, self.wants_commit, self._quiet)
         if state != self._told:
             self._told = state
             messages.append(SourceReport(worker, epoch, self.number, *state))

@@ -27,6 +27,7 @@ class Checkpoint:
 
     def __init__(self, folder: str | os.PathLike[str] | None, plan: Plan) -> None:
         self._plan = plan
+        self._keys = {split.index: split.key for split in plan.splits}
         self._folder = None if folder is None else Path(folder).absolute()
         self._lock: IO[str] | None = None
         self.job_id = uuid.uuid4().hex
@@ -48,16 +49,15 @@ class Checkpoint:
         """Where to begin, by split index."""
         return {split.index: self._known.get(split.key, Position(0, None)) for split in self._plan.splits}
 
-    def store(self, positions: Mapping[int, Position]) -> None:
-        keys = {split.index: split.key for split in self._plan.splits}
-        self._known.update({keys[index]: position for index, position in positions.items()})
-        self._write()
+    @property
+    def on_disk(self) -> bool:
+        return self._folder is not None
 
-    def use_epoch(self, epoch: int) -> None:
-        """This epoch is about to be used; no later run may use it again."""
-        if epoch >= self.next_epoch:
-            self.next_epoch = epoch + 1
-            self._write()
+    def store(self, positions: Mapping[int, Position], next_epoch: int) -> None:
+        """How far splits are, and the lowest epoch that a later run may use."""
+        self._known.update({self._keys[index]: position for index, position in positions.items()})
+        self.next_epoch = max(self.next_epoch, next_epoch)
+        self._write()
 
     def close(self) -> None:
         if self._lock is not None:

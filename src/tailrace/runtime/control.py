@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import select
 import socket
 import struct
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tailrace.clock import system_clock
 from tailrace.core.membership import ACCEPT, LinkSequence
 from tailrace.core.messages import Address
 from tailrace.errors import ProtocolError
@@ -107,12 +109,18 @@ class ControlLine:
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(None)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
         self._socket = connection
+        self.wait_for_peer(SEND_TIMEOUT_S)
         self._reader = FrameReader()
         self._sequence = LinkSequence()
         self._lock = threading.Lock()
         self._number = 0
+        self.arrived_ns = system_clock()  # when bytes last came, whole messages or not
+
+    def wait_for_peer(self, timeout_s: float) -> None:
+        """How long ``send`` waits for a peer that takes in nothing, before it fails."""
+        timeout = struct.pack("ll", int(timeout_s), int(timeout_s % 1 * 1e6))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
 
     def send(self, message: Any) -> None:
         payload = encode(message)
@@ -130,10 +138,19 @@ class ControlLine:
                 return
             if not data:
                 return
+            self.arrived_ns = system_clock()
             for kind, number, payload in self._reader.feed(data):
                 if kind != MESSAGE or self._sequence.check(number) != ACCEPT:
                     raise ProtocolError(f"not the next message: kind={kind} number={number}; is the peer Tailrace?")
                 yield pickle.loads(payload)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to read that its thread has not got to yet."""
+        try:
+            return bool(select.select([self._socket], [], [], 0)[0])
+        except (OSError, ValueError):
+            return False  # it is closed
 
     def close(self) -> None:
         try:

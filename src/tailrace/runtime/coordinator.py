@@ -1,6 +1,7 @@
-"""The coordinator at work: the pure one decides, this one listens, starts workers, stores prefixes and keeps time.
+"""The coordinator at work: the pure one decides, this one listens, starts workers, has prefixes stored and keeps time.
 
-One thread makes all decisions, in the order in which events reach its queue.
+One thread makes all decisions, in the order in which events reach its queue. It does not wait for the disk: writes have
+a thread of their own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -33,7 +33,7 @@ from tailrace.core.messages import (
     StartWorker,
 )
 from tailrace.core.plan import EdgePlan, Plan
-from tailrace.errors import Fenced, OptionError, ProtocolError, TailraceError
+from tailrace.errors import Fenced, ProtocolError, TailraceError
 from tailrace.metrics.edges import WatchedEdge
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus
 from tailrace.policy.tail import Tail
@@ -55,6 +55,7 @@ from tailrace.runtime.host import Host
 from tailrace.runtime.load import LoadMeter
 from tailrace.runtime.logs import show
 from tailrace.runtime.options import RunOptions
+from tailrace.runtime.storer import Storer
 from tailrace.topology import Role
 
 logger = logging.getLogger("tailrace")
@@ -66,7 +67,8 @@ LOAD_S = 0.25
 """How often sources hear what their roots and hedges cost, if they hedge: they know nothing of it before."""
 
 LATE_S = 1.0
-"""A driver that was itself held up for so long cannot judge who has been silent."""
+"""A driver that was itself held up for so long, by a paused process or a busy interpreter, cannot judge the silence of
+others."""
 
 LAST_WORDS_S = 1.0
 """How long the end of a process waits for what it said last to be read."""
@@ -106,6 +108,8 @@ class CoordinatorServer:
         self._host = host
         self._checkpoint = checkpoint
         self._first_epoch = checkpoint.next_epoch  # later ones are this run's
+        self._storer = Storer(checkpoint, self._wrote)
+        self._turned_ns = 0  # when silence was last judged
         self._secret = new_secret()
         self._plan_bytes: bytes = cloudpickle.dumps(plan)
         self._events: queue.SimpleQueue[Callable[[], list[Command]]] = queue.SimpleQueue()
@@ -148,7 +152,9 @@ class CoordinatorServer:
     # -- from the run handle
 
     def start(self) -> None:
-        commands = self._core.start(system_clock())  # at once: whoever asks for the progress finds the workers in it
+        self._turned_ns = system_clock()
+        self._storer.start()
+        commands = self._core.start(self._turned_ns)  # at once: whoever asks for the progress finds the workers in it
         self._post(lambda: commands)
         threading.Thread(target=self._accept, name="tailrace-accept", daemon=True).start()
         threading.Thread(target=self._decide, name="tailrace-coordinator", daemon=True).start()
@@ -237,24 +243,20 @@ class CoordinatorServer:
 
     def _decide(self) -> None:
         pinged_ns = told_ns = 0
-        turned_ns = system_clock()
         try:
             while not self._finished.is_set():
                 try:
-                    event = self._events.get(timeout=TICK_S)
+                    self._obey(self._events.get(timeout=TICK_S)())
                 except queue.Empty:
-                    event = self._tick
-                self._obey(event())
+                    pass
+                if system_clock() - self._turned_ns >= TICK_S * SECOND_NS:
+                    self._obey(self._tick())
                 if self._core.phase is core.Phase.RUNNING and not self._begun_ns:
                     self._begun_ns = system_clock()
                     self.running.set()
                 now_ns = system_clock()
-                if now_ns - turned_ns > LATE_S * SECOND_NS:
-                    self._core.excuse(now_ns)
-                turned_ns = now_ns
                 if now_ns - pinged_ns > PING_S * SECOND_NS:
                     pinged_ns = now_ns
-                    self._obey(self._tick())
                     for worker, epoch in tuple(self._lines):
                         self._send(worker, epoch, Ping())
                 if self._tail.replay is not None and now_ns - told_ns > LOAD_S * SECOND_NS:
@@ -270,7 +272,23 @@ class CoordinatorServer:
             self._send(worker, epoch, load)
 
     def _tick(self) -> list[Command]:
-        return self._core.tick(system_clock())
+        """Judge, after all that speaks for workers has been heard.
+
+        What has arrived counts when its bytes were read, not when it is handled: the queue of events may be long. If
+        the driver stood still, or was busy with something else, nobody read. And what nobody has read yet has arrived
+        too: threads that read may wait longer for the interpreter than this one.
+        """
+        now_ns = system_clock()
+        held_ns, self._turned_ns = now_ns - self._turned_ns, now_ns
+        if held_ns > LATE_S * SECOND_NS:
+            self._core.excuse(now_ns, held_ns)
+        for (worker, epoch), line in tuple(self._lines.items()):
+            self._core.heard(worker, epoch, line.arrived_ns)
+        for place in self._core.silent(now_ns):
+            line_of = self._lines.get(place)
+            if line_of is not None and line_of.waiting:
+                self._core.heard(*place, now_ns)
+        return self._core.tick(now_ns)
 
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:
@@ -285,24 +303,25 @@ class CoordinatorServer:
                         self._send(command.worker, command.epoch, setup)
                     self._send(command.worker, command.epoch, command.message)
                 case Persist():
-                    if not self._stored(partial(self._checkpoint.store, command.positions)):
-                        return  # whoever would hear of these prefixes now might rely on them
+                    self._store(command)
                 case Abandon():
                     self._abandon(command)
                 case Finish():
                     self._finish(command.error)
 
-    def _stored(self, write: Callable[[], None]) -> bool:
-        try:
-            write()
-        except OSError as error:
-            self.fail(OptionError(f"checkpoint cannot be written: {error}; is its folder there, and is there space?"))
-            return False
-        return True
+    def _store(self, command: Persist) -> None:
+        if self._checkpoint.on_disk:
+            self._storer.order(command)
+        else:
+            self._obey(self._core.stored(system_clock()))
+
+    def _wrote(self, error: Exception | None) -> None:
+        if error is None:
+            self._post(lambda: self._core.stored(system_clock()))
+        else:
+            self._post(lambda: self._core.not_stored(error, system_clock()))
 
     def _start_worker(self, command: StartWorker) -> None:
-        if not self._stored(partial(self._checkpoint.use_epoch, command.epoch)):
-            return
         address = (self._place.address, self._listener.getsockname()[1])
         bootstrap = Bootstrap(address, self._secret, command.worker, command.epoch)
         self._host.start(bootstrap, self._ended)
@@ -333,7 +352,7 @@ class CoordinatorServer:
         self._host.close()
         for line in tuple(self._lines.values()):
             line.close()
-        self._checkpoint.close()
+        self._storer.close()
         self._finished.set()
         self.running.set()
 

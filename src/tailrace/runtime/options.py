@@ -17,6 +17,21 @@ from tailrace.policy.tail import NODE, PLAIN, WORKER, Tail
 
 MEGABIT_BYTES = 125_000
 
+BEAT_S = 0.25
+"""How often a worker says that it is alive."""
+
+LEAST_BEATS = 2
+"""Of these, how many a worker may at least miss: it is not dead because one is late."""
+
+LEASE_TIMEOUTS = 10
+"""A worker that has heard nothing of its driver for as many heartbeat timeouts leaves: 30 s unless you say otherwise.
+
+A driver may stand still for a while (Ctrl-Z, a debugger, a suspended machine), and a worker that left meanwhile would
+take its state along. To stay is safe, for who was replaced in the meantime has a lower epoch, and is refused by sinks,
+by peers and by the coordinator. When the driver's process is gone the connection ends, and the worker leaves at once:
+the lease is for a machine or a network that vanished.
+"""
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -61,6 +76,11 @@ class RunOptions:
                 continue
             if not (is_number(value) and value > 0):
                 raise OptionError(f"option must be a positive number: {field.name}={value!r}; did you mix two up?")
+            if field.name == "heartbeat_timeout_s" and value < LEAST_BEATS * BEAT_S:
+                raise OptionError(
+                    f"workers say every {BEAT_S:g} s that they are alive: heartbeat_timeout_s={value!r} "
+                    f"least={LEAST_BEATS * BEAT_S:g}; is it in seconds?"
+                )
             if field.name == "feedback_share" and value > 1:
                 raise OptionError(f"more than a core: feedback_share={value!r}; did you mean {value / 100:g}?")
             if not field.name.endswith(("_s", "_mbps", "_share")) and not isinstance(value, int):
@@ -88,6 +108,10 @@ class RunOptions:
     @property
     def ledger(self) -> LedgerLimits:
         return LedgerLimits(self.max_pending, int(self.recovery_timeout_s * SECOND_NS))
+
+    @property
+    def lease_s(self) -> float:
+        return LEASE_TIMEOUTS * self.heartbeat_timeout_s
 
     @property
     def link_bytes_per_s(self) -> int | None:

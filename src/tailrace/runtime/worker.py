@@ -44,7 +44,7 @@ from tailrace.runtime.logs import LogBuffer, captured
 from tailrace.runtime.nodelinks import NodeLinks
 from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.opening import Opener
-from tailrace.runtime.options import RunOptions
+from tailrace.runtime.options import BEAT_S, RunOptions
 from tailrace.runtime.pools import Pools
 from tailrace.runtime.process import arm_watchdog, disarm_watchdog, prepare_process, set_aside
 from tailrace.runtime.recorder import Recorder, describe
@@ -53,12 +53,11 @@ from tailrace.runtime.sendloop import SendLoop
 from tailrace.runtime.taskhost import TaskHost
 from tailrace.topology import Kind
 
-BEAT_S = 0.25
-LEASE_S = 8.0
-"""Without a word from the driver for so long, it is gone, or we are."""
+HELD_S = 8.0
+"""A worker whose beats stay away for so long has a call that holds the interpreter, if the driver is not as patient."""
 
 GRACE_S = 1.0
-"""How much longer than the lease a worker may go without a beat. Beyond, its calls hold the interpreter."""
+"""How much longer a worker may go without a beat than anybody could count on it."""
 
 EXIT_FENCED = 4
 EXIT_ORPHANED = 5
@@ -92,6 +91,7 @@ class WorkerProcess:
         self._plan: Plan | None = None
         self._others: list[int] = []
         self._setup: Setup | None = None
+        self._lease_s = RunOptions().lease_s  # without a word from the driver for so long, it is gone, or we are
         self._opener: Opener | None = None
         self._recorder: Recorder | None = None
         self._failed = False
@@ -190,6 +190,8 @@ class WorkerProcess:
                     pass
                 case Setup():
                     self._setup = message
+                    self._lease_s = message.options.lease_s
+                    self._line.wait_for_peer(self._lease_s)
                     self._dialer.rings_of = message.job_id if message.options.ring else None
                 case SinkReply():
                     waiter = self._calls.pop(message.call, None)
@@ -232,12 +234,13 @@ class WorkerProcess:
         while self._core.life is not Life.LEAVING:
             arm_watchdog(self._beatless_s)
             time.sleep(BEAT_S)
+            arm_watchdog(self._lease_s + GRACE_S)  # a driver that stands still takes in nothing, and is waited for
             self.tell(Alive(self.worker, self.epoch))
             logs = self._logs.take()
             if logs is not None:
                 self.tell(logs)
             self._send_metrics()
-            if system_clock() - self._heard_ns > LEASE_S * SECOND_NS:
+            if system_clock() - self._heard_ns > self._lease_s * SECOND_NS:
                 orphaned()
         disarm_watchdog()
 
@@ -245,7 +248,7 @@ class WorkerProcess:
     def _beatless_s(self) -> float:
         """After so long without a beat no driver counts on this worker any more."""
         timeout_s = 0.0 if self._setup is None else self._setup.options.heartbeat_timeout_s
-        return max(LEASE_S, timeout_s) + GRACE_S
+        return max(HELD_S, timeout_s) + GRACE_S
 
     def _send_metrics(self) -> None:
         snapshots = [snapshot for host in tuple(self._hosts.values()) for snapshot in host.snapshots]
@@ -369,7 +372,7 @@ class WorkerProcess:
             kind = "" if isinstance(error, ProtocolError) else f"{type(error).__name__}: "
             why = f"rows cannot be sent to the driver: {kind}{error}"
             raise TaskError(operator, task, "(in a commit)", why) from None
-        if not waiter[0].wait(LEASE_S):
+        if not waiter[0].wait(self._lease_s):
             raise TailraceError(f"the driver does not answer: operator={operator} task={task}; is it overloaded?")
         reply = waiter[1][0]
         if reply.error is not None:

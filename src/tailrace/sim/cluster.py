@@ -14,7 +14,7 @@ from typing import Any
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.core.circle import Circle
-from tailrace.core.coordinator import Coordinator, CoordinatorLimits, Phase
+from tailrace.core.coordinator import SILENCE, Coordinator, CoordinatorLimits, Phase
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.messages import (
     Abandon,
@@ -30,6 +30,7 @@ from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.policy.tail import PLAIN, Tail
+from tailrace.sim.driver import NONE, Driver, Hardship
 from tailrace.sim.engine import Engine
 from tailrace.sim.nodequeue import NodeQueue
 from tailrace.sim.process import Link, SimWorker
@@ -110,6 +111,8 @@ class Cluster:
         tail: Tail = PLAIN,
         link_faults: LinkFaults = NO_FAULTS,
         link_rng: Random | None = None,
+        hardship: Hardship = NONE,
+        driver_rng: Random | None = None,
     ) -> None:
         self.plan = plan
         self.rng = rng
@@ -128,25 +131,23 @@ class Cluster:
         self.drained_ns = 0  # when the user asked for an end; 0: never
         self.disturbed_until_ns = 0  # since then no process has died or been stopped
         self.stored: dict[int, Position] = {split.index: Position(0, None) for split in plan.splits}
+        self.stored_epoch = 1
         self.tail = tail
         self.wires = Wires(self, link_faults, link_rng or Random(0))
-        self.coordinator = self.new_coordinator(1)
+        self.driver = Driver(self, hardship, driver_rng or Random(0))
+        self.coordinator = self.new_coordinator()
 
-    def new_coordinator(self, first_epoch: int) -> Coordinator:
+    def new_coordinator(self) -> Coordinator:
+        """One that goes on from what is stored."""
         plan = self.plan
         sources = [op for op in plan.operators if op.operator.role is Role.SOURCE]
         tasks = [op.first_task + index for op in sources for index in range(op.tasks)]
         homes = {task: plan.home[task] for task in tasks}
-        return Coordinator(plan.workers, tasks, homes, dict(self.stored), LIMITS, first_epoch, self.tail)
+        return Coordinator(plan.workers, tasks, homes, dict(self.stored), LIMITS, self.stored_epoch, self.tail)
 
     def start(self) -> None:
         self.lead()
-        self.tick()
-
-    def tick(self) -> None:
-        self.obey(self.coordinator.tick(self.engine.now_ns))
-        if not self.finished:
-            self.engine.after(10 * MS, self.tick)
+        self.driver.start()
 
     @property
     def quiet(self) -> bool:
@@ -178,7 +179,7 @@ class Cluster:
         for process in self.by_epoch.values():
             if process.alive:
                 self.engine.after(self.rng.randrange(1, 150) * MS, lambda p=process: p.die("orphaned"))  # type: ignore[misc]
-        self.coordinator = self.new_coordinator(self.coordinator.next_epoch)
+        self.coordinator = self.new_coordinator()
         self.engine.after(self.delay(), self.lead)
         return True
 
@@ -187,12 +188,18 @@ class Cluster:
         if self.coordinator.phase is Phase.STARTING:
             self.engine.after(10 * MS, self.drain)
             return
-        self.drained_ns = self.engine.now_ns
-        self.obey(self.coordinator.drain(self.engine.now_ns))
+        leader = self.coordinator
+
+        def begin() -> list[Command]:
+            self.drained_ns = self.engine.now_ns
+            return leader.drain(self.engine.now_ns)
+
+        self.driver.post(leader, begin)
 
     def switch(self, **techniques: Any) -> None:
         """The user switches techniques. A coordinator that crashes later has not heard of it."""
-        self.obey(self.coordinator.switch(self.coordinator.tail.changed(techniques)))
+        leader = self.coordinator
+        self.driver.post(leader, lambda: leader.switch(leader.tail.changed(techniques)))
 
     def lead(self) -> None:
         self.obey(self.coordinator.start(self.engine.now_ns))
@@ -203,19 +210,21 @@ class Cluster:
         """In order, as on one connection: the same delay for all."""
 
         def deliver() -> None:
-            if leader is self.coordinator:
-                self.obey(leader.handle(message, self.engine.now_ns))
+            came_ns = self.engine.now_ns
+            self.driver.arrive(leader, message.worker, message.epoch, lambda: leader.handle(message, came_ns))
 
         self.engine.after(lag_ns, deliver)
 
     def exited(self, process: SimWorker, why: str) -> None:
-        if process.coordinator is self.coordinator:
-            self.obey(self.coordinator.exited(process.worker, process.epoch, why, self.engine.now_ns))
+        leader = process.coordinator
+        self.driver.post(leader, lambda: leader.exited(process.worker, process.epoch, why, self.engine.now_ns))
 
     def obey(self, commands: list[Command]) -> None:
         for command in commands:
             match command:
                 case StartWorker():
+                    if command.epoch in self.by_epoch:
+                        raise AssertionError(f"an epoch is used twice: {command.epoch}")
                     process = SimWorker(self, command.worker, command.epoch)
                     self.by_epoch[command.epoch] = process
                     self.engine.after(self.rng.randrange(1, 40) * MS, process.guarded(process.start))
@@ -224,15 +233,19 @@ class Cluster:
                 case Persist():
                     if self.maybe_restart():
                         return
-                    self.observer.persisting(dict(command.positions))
-                    self.stored = dict(command.positions)
-                    if self.maybe_restart():
-                        return
-                case Abandon():
-                    pass  # a process that was declared dead lives on, as a zombie, until it finds out
+                    self.driver.store(command)
+                case Abandon():  # the process lives on, as a zombie, until it finds out
+                    if command.why.startswith(SILENCE):
+                        self.driver.was_silent(command.epoch)
                 case Finish():
                     self.finished = True
                     self.error = command.error
+
+    def write(self, persist: Persist) -> bool:
+        """A write of the checkpoint is done. False if that was the last that this coordinator did."""
+        self.observer.persisting(dict(persist.positions))
+        self.stored, self.stored_epoch = dict(persist.positions), persist.next_epoch
+        return not self.maybe_restart()
 
     def to_worker(self, command: Send) -> None:
         process = self.by_epoch[command.epoch]

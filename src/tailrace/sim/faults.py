@@ -23,6 +23,7 @@ from tailrace.policy.send_fifo import fifo
 from tailrace.policy.send_lbf import lbf, lbf_work
 from tailrace.policy.tail import NODE, WORKER, Tail
 from tailrace.sim.cluster import BACKSTOP_NS, Cluster, Crashes, Network, Observer
+from tailrace.sim.driver import hardship_of
 from tailrace.sim.eager import Eager
 from tailrace.sim.process import Link, SimWorker
 from tailrace.sim.shapes import SHAPES, Case, Row, case_of
@@ -69,6 +70,9 @@ class Outcome:
     unrun: int  # tuples that were cancelled
     long_calls: int
     cut: int  # connections between workers that both lived
+    waited: int  # events that waited for a busy coordinator
+    pauses: int  # of the driver
+    long_writes: int  # of the checkpoint
 
 
 @dataclass(frozen=True)
@@ -247,6 +251,10 @@ class Watch:
         it gets as far. A run that resumes from this prefix finds them, and adds what is missing.
         """
         cluster = self._cluster
+        for split in cluster.plan.splits if not cluster.drained_ns else ():
+            reader = cluster.plan.operators[split.source].operator.body
+            if cluster.stored[split.index].offset < reader.roots:
+                raise SimulationFailure(f"the run ended before its prefix was stored: split {split.index}")
         for sink, all_rows in self._scenario.case.rows.items():
             wanted = self._rows_below_the_prefix(sink) if cluster.drained_ns else all_rows
             allowed = all_rows if cluster.tally.restarts else wanted
@@ -288,7 +296,8 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
     limits = scenario.max_pending, scenario.line_limit
     link_rng = Random(f"{seed} links")
     faults = link_faults_of(link_rng)
-    cluster = Cluster(plan, rng, scenario.network, *limits, scenario.crashes, scenario.tail, faults, link_rng)
+    links, driver = (faults, link_rng), (hardship_of(seed), Random(f"{seed} disk"))
+    cluster = Cluster(plan, rng, scenario.network, *limits, scenario.crashes, scenario.tail, *links, *driver)
     watch = Watch(cluster, scenario)
     cluster.start()
     for _ in range(scenario.blows):
@@ -333,6 +342,9 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
         sum(counted.unrun + counted.unrun_hedges for counted in counters),
         cluster.wires.long_calls,
         cluster.wires.lost,
+        cluster.driver.waited,
+        cluster.driver.pauses,
+        cluster.driver.long_writes,
     )
 
 
