@@ -121,7 +121,8 @@ class CommittingWriter(Writer, Protocol):
     """A writer whose rows become visible together with their entries, or not at all.
 
     Law: after a crash at any point, ``recover`` in a higher epoch returns exactly the entries whose rows are or
-    will be visible, and no ``commit`` of a lower epoch succeeds any more.
+    will be visible, and no ``commit`` of a lower epoch succeeds any more. Lower are the epochs below this one of the
+    same task, and those below ``first_epoch`` of any task: rows may come to other tasks when a new run begins.
     """
 
     @property

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tailrace.connector import CommittingWriter, Entry, SinkContext
@@ -81,8 +81,8 @@ class Scene:
         self.sink = to_jsonl(directory)
         self.acknowledged: list[int] = []
 
-    def open(self, epoch: int, task: int = 0, tasks: int = 1) -> CommittingWriter:
-        return self.sink.open(SinkContext("out", task, tasks, epoch, "deadbeef00", lambda *_: None))
+    def open(self, epoch: int, task: int = 0, tasks: int = 1, first_epoch: int = 0) -> CommittingWriter:
+        return self.sink.open(SinkContext("out", task, tasks, epoch, "deadbeef00", lambda *_: None, first_epoch))
 
     def live(self, writer: CommittingWriter, rows: list[int]) -> None:
         for row in rows:
@@ -146,6 +146,30 @@ def test_a_task_that_is_no_more_is_fenced_by_the_one_that_inherits_it(schedule: 
             actor.error for actor in actors
         ]
         scene.check(actors[2])
+
+
+@anything
+@given(schedules, st.booleans())
+@example([2] * 150, True)
+@example([2] * 150, False)
+def test_each_task_of_a_new_run_knows_all_that_an_earlier_one_will_show(schedule: list[int], opened: bool) -> None:
+    """Whichever of the new tasks recovers first: a row of the one old task may come to either of them."""
+    with tempfile.TemporaryDirectory() as name:
+        scene = Scene(Path(name))
+        writer = scene.open(7) if opened else None
+        if writer is not None:
+            writer.recover({})
+
+        def zombie() -> Any:
+            return scene.life(7, [10, 11]) if writer is None else scene.live(writer, [10, 11])
+
+        new = [partial(scene.life, 8 + task, [20 + task], task=task, tasks=2, first_epoch=8) for task in (0, 1)]
+        actors = interleave([zombie, *new], iter(schedule))
+        assert actors[0].error is None or isinstance(actors[0].error, Fenced), actors[0].error
+        for actor in actors[1:]:
+            assert actor.error is None, actor.error
+            known = Counter(entry.offset for entry in actor.result)
+            assert Counter(row for row in scene.visible() if row < 20) == known - Counter([20, 21])
 
 
 def half_committed(directory: Path) -> Scene:

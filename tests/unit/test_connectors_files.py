@@ -24,8 +24,10 @@ from tailrace.runtime.connectors.staging import Staging
 JOB = "0123456789abcdef"
 
 
-def context(epoch: int = 1, task: int = 0, tasks: int = 1, operator: str = "out", job_id: str = JOB) -> SinkContext:
-    return SinkContext(operator, task, tasks, epoch, job_id, lambda *_: None)
+def context(
+    epoch: int = 1, task: int = 0, tasks: int = 1, operator: str = "out", job_id: str = JOB, first_epoch: int = 1
+) -> SinkContext:
+    return SinkContext(operator, task, tasks, epoch, job_id, lambda *_: None, first_epoch)
 
 
 def commit(writer: Any, *offsets: int) -> None:
@@ -84,7 +86,7 @@ def test_entries_of_all_tasks_are_returned_whatever_their_number_was(tmp_path: P
     for task in range(4):
         commit(to_jsonl(tmp_path).open(context(task=task, tasks=4)), task)
     for task in range(3):
-        assert offsets(to_jsonl(tmp_path).open(context(2, task, 3)).recover({})) == [0, 1, 2, 3]
+        assert offsets(to_jsonl(tmp_path).open(context(2, task, 3, first_epoch=2)).recover({})) == [0, 1, 2, 3]
 
 
 def test_forgetting_deletes_manifests_that_lie_below_as_a_whole(tmp_path: Path) -> None:
@@ -104,7 +106,7 @@ def test_forgetting_deletes_manifests_that_lie_below_as_a_whole(tmp_path: Path) 
 
 def test_manifests_of_a_task_that_is_no_more_are_forgotten_by_its_heir_only(tmp_path: Path) -> None:
     commit(to_jsonl(tmp_path).open(context(task=3, tasks=4)), 1)
-    heir, other = (to_jsonl(tmp_path).open(context(2, task, 2)) for task in (1, 0))
+    heir, other = (to_jsonl(tmp_path).open(context(2, task, 2, first_epoch=2)) for task in (1, 0))
     for writer in (heir, other):
         writer.recover({})
     other.forget({"s": 9})
@@ -137,11 +139,63 @@ def test_a_fence_outlives_its_writer(tmp_path: Path) -> None:
 
 def test_a_task_that_is_no_more_stays_fenced(tmp_path: Path) -> None:
     to_jsonl(tmp_path).open(context(7, task=1, tasks=2)).recover({})
-    to_jsonl(tmp_path).open(context(2, task=0, tasks=1)).recover({})
+    to_jsonl(tmp_path).open(context(8, task=0, tasks=1, first_epoch=8)).recover({})
     for epoch in (6, 7):
-        with pytest.raises(Fenced, match=f"epoch={epoch} found=00001-e7.fenced-by-00000-e2"):
+        with pytest.raises(Fenced, match=rf"epoch={epoch} found=00001-e7.fenced-by-00000-e8"):
             to_jsonl(tmp_path).open(context(epoch, task=1, tasks=2))
-    commit(to_jsonl(tmp_path).open(context(8, task=1, tasks=2)), 1)
+    commit(to_jsonl(tmp_path).open(context(9, task=1, tasks=2, first_epoch=9)), 1)
+    assert visible(tmp_path) == [1]
+
+
+def test_whoever_recovers_first_fences_all_tasks_of_earlier_runs(tmp_path: Path) -> None:
+    """With another number of tasks a row may come to any of them: one that recovers must know all that will count."""
+    zombie = to_jsonl(tmp_path).open(context(1, task=0, tasks=1))
+    zombie.recover({})
+    new = to_jsonl(tmp_path).open(context(4, task=1, tasks=2, first_epoch=3))
+    assert offsets(new.recover({})) == []
+    with pytest.raises(
+        Fenced, match=r"a higher epoch has taken over: task=0 epoch=1 found=00000-e1\.fenced-by-00001-e4"
+    ):
+        commit(zombie, 1)
+    commit(new, 1)
+    other = to_jsonl(tmp_path).open(context(3, task=0, tasks=2, first_epoch=3))
+    assert offsets(other.recover({})) == [1]
+    commit(other, 2)
+    commit(new, 3)
+    assert visible(tmp_path) == [1, 2, 3]
+
+
+def test_a_worker_of_an_earlier_run_that_opens_late_is_refused(tmp_path: Path) -> None:
+    """Though its own task of the new run is not there yet."""
+    to_jsonl(tmp_path).open(context(4, task=1, tasks=2, first_epoch=3)).recover({})
+    with pytest.raises(Fenced, match="a higher epoch has taken over: task=0 epoch=2 found=run-e3"):
+        to_jsonl(tmp_path).open(context(2, task=0, tasks=1))
+
+
+def test_marks_of_earlier_runs_are_deleted(tmp_path: Path) -> None:
+    for epoch in (3, 5, 7):
+        to_jsonl(tmp_path).open(context(epoch, first_epoch=epoch)).recover({})
+    names = sorted(path.name for path in tmp_path.glob("_tailrace/*/staging/*"))
+    assert names == ["00000-e7", "run-e7"]
+
+
+def test_what_an_earlier_run_had_committed_is_finished_by_the_heir(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another task has fenced the dead writer by then."""
+    dead = to_jsonl(tmp_path).open(context(1, task=0, tasks=1))
+
+    def dies(directory: Path) -> None:
+        if directory.name == "manifests":
+            raise OSError(errno.EIO, "Input/output error", str(directory))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "sync_directory", dies)
+        with pytest.raises(OSError, match="Input/output error"):
+            commit(dead, 1)
+    assert offsets(to_jsonl(tmp_path).open(context(4, task=1, tasks=2, first_epoch=3)).recover({})) == [1]
+    assert visible(tmp_path) == []
+    assert offsets(to_jsonl(tmp_path).open(context(3, task=0, tasks=2, first_epoch=3)).recover({})) == [1]
     assert visible(tmp_path) == [1]
 
 

@@ -147,7 +147,8 @@ def check_sink(
     row: Callable[[int], Any] = lambda n: {"n": n},
 ) -> None:
     """Law: after a crash at any point, ``recover`` in a higher epoch returns exactly the entries whose rows are or
-    will be visible, and no ``commit`` of a lower epoch succeeds any more. Two jobs at once do not touch each other.
+    will be visible, and no ``commit`` of a lower epoch succeeds any more. Two jobs at once do not touch each other,
+    and a new run of a job with another number of tasks shuts out all tasks of the one before.
 
     ``make_sink()`` gives a sink with a new, empty place to write to; ``read_back(sink)`` what a reader sees there.
     ``row(n)`` makes rows that differ from each other.
@@ -155,6 +156,7 @@ def check_sink(
     check_crashes(lambda: SinkTrial(make_sink(), read_back, row))
     check_zombies(lambda: SinkTrial(make_sink(), read_back, row))
     check_runs(lambda: SinkTrial(make_sink(), read_back, row))
+    check_tasks(lambda: SinkTrial(make_sink(), read_back, row))
 
 
 def check_crashes(new_trial: Callable[[], SinkTrial]) -> None:
@@ -200,6 +202,35 @@ def check_runs(new_trial: Callable[[], SinkTrial]) -> None:
     trial.verify([*_ROWS[:2], *_ROWS[:2], 2], "two runs wrote at once")
 
 
+def check_tasks(new_trial: Callable[[], SinkTrial]) -> None:
+    """A new run of the job has another number of tasks. The first of them that recovers shuts out the whole run before
+    it: a row that its task had taken may come to any of the new ones. A sink may refuse to have two tasks."""
+    trial = new_trial()
+    zombie = trial.open(1)
+    zombie.recover({})
+    zombie.write(trial.row(0))
+    zombie.commit([_entry(0)])
+    zombie.write(trial.row(1))
+    try:
+        second = trial.open(4, task=1, tasks=2, first_epoch=3)
+    except TailraceError:
+        return
+    known = [entry.offset for entry in second.recover({})]
+    assert known == [0], f"a new task does not know what the run before had committed: offsets={known}"
+    try:
+        zombie.commit([_entry(1)])
+    except Fenced:
+        pass
+    else:
+        raise AssertionError("a run with another number of tasks has begun, and one before it still commits")
+    first = trial.open(3, task=0, tasks=2, first_epoch=3)
+    first.recover({})
+    for writer, offset in ((second, 1), (first, 2)):
+        writer.write(trial.row(offset))
+        writer.commit([_entry(offset)])
+    trial.verify([0, 1, 2], "a new run has another number of tasks")
+
+
 def _with_zombie(trial: SinkTrial, at: int, story: str) -> None:
     taken = 0
 
@@ -230,16 +261,19 @@ class SinkTrial:
         self.prefixes: Mapping[str, int] = {}
         self._read_back = read_back
 
-    def open(self, epoch: int, job_id: str = _JOB) -> CommittingWriter:
+    def open(
+        self, epoch: int, job_id: str = _JOB, task: int = 0, tasks: int = 1, first_epoch: int = 1
+    ) -> CommittingWriter:
         def call_driver(operator: str, message: Any) -> Any:
             _step("call_driver")
-            reply = cast("Any", self.sink).on_message(0, epoch, message)
+            reply = cast("Any", self.sink).on_message(task, epoch, message)
             _step("reply")
             return reply
 
         sink = pickle.loads(pickle.dumps(self.sink))
         assert sink.committing, "sink is not committing: did you mean another sink?"
-        return cast("CommittingWriter", sink.open(SinkContext("out", 0, 1, epoch, job_id, call_driver, 1)))
+        context = SinkContext("out", task, tasks, epoch, job_id, call_driver, first_epoch)
+        return cast("CommittingWriter", sink.open(context))
 
     def run(self, epoch: int) -> CommittingWriter:
         """A writer's whole life but its end."""

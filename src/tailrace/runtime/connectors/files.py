@@ -42,7 +42,7 @@ class PartFiles:
         self._name = f"{_file_name(context.operator)}-{_job_name(context.job_id)}"
         home = directory / "_tailrace" / self._name
         self._manifests = home / "manifests"
-        self._staging = Staging(home / "staging", context.task, context.tasks, context.epoch)
+        self._staging = Staging(home / "staging", context.task, context.tasks, context.epoch, context.first_epoch)
         self._number = 0
         self._kept: dict[Path, dict[str, int]] = {}  # manifests that we may delete, with their newest offsets
         self._broken = False

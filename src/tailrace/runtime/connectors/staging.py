@@ -6,6 +6,10 @@ predecessor by renaming that directory away, so that the predecessor's next rena
 - a writer makes its directory *before* it looks for higher epochs, and a successor makes its own *before* it looks
   for lower ones: of two that meet, at least one sees the other;
 - the directory of a task's highest epoch is never deleted, so that a writer that wakes up late sees it.
+
+A new run of a job may have another number of tasks, or group rows differently: a row of an earlier run may come to
+any of its tasks. Whichever of them recovers first therefore fences *all* tasks of earlier runs. The empty directory
+``staging/run-e<epoch>/`` names the first epoch of a run, and stands for a higher epoch of every task before it.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ from typing import NamedTuple
 from tailrace.errors import Fenced
 from tailrace.runtime.connectors.disk import make_directory, remove_tree, sync_directory
 
-_NAME = re.compile(r"(\d+)-e(\d+)(\.fenced-by-\d+-e\d+)?")
+_NAME = re.compile(r"(\d+|run)-e(\d+)(\.fenced-by-\d+-e\d+)?")
+_RUN = -1  # instead of a task: the mark of a run
 MANIFEST = ".manifest"
 
 
@@ -35,16 +40,19 @@ class Place(NamedTuple):
 class Staging:
     """The staging directory of one task and epoch, among those of all others."""
 
-    def __init__(self, root: Path, task: int, tasks: int, epoch: int) -> None:
+    def __init__(self, root: Path, task: int, tasks: int, epoch: int, first_epoch: int = 1) -> None:
         self.root = root
         self.task = task
         self.tasks = tasks
         self.epoch = epoch
+        self.first_epoch = first_epoch  # of our run
         self.path = root / f"{task:05d}-e{epoch}"
 
     def enter(self) -> None:
         """Make our directory, unless a higher epoch was here before."""
         make_directory(self.root)
+        if self.first_epoch > 1:  # before the first run of a job there is none
+            (self.root / f"run-e{self.first_epoch}").mkdir(exist_ok=True)
         try:
             self.path.mkdir()
         except FileExistsError:
@@ -61,9 +69,11 @@ class Staging:
         sync_directory(self.root)
 
     def check(self, places: Sequence[Place]) -> None:
-        """Raise ``Fenced`` if a higher epoch of our task is there, or has taken our directory away."""
+        """Raise ``Fenced`` if a higher epoch of our task is there, or a later run, or our directory was taken away."""
         for place in places:
-            if place.task == self.task and (place.epoch > self.epoch or (place.epoch == self.epoch and place.fenced)):
+            if place.task in (self.task, _RUN) and (
+                place.epoch > self.epoch or (place.epoch == self.epoch and place.fenced)
+            ):
                 raise self.fenced(f"found={place.path.name}")
 
     def fenced(self, found: str) -> Fenced:
@@ -78,7 +88,7 @@ class Staging:
 
     def places(self) -> list[Place]:
         return [
-            Place(int(match[1]), int(match[2]), match[3] is not None, path)
+            Place(_RUN if match[1] == "run" else int(match[1]), int(match[2]), match[3] is not None, path)
             for path in sorted(self.root.iterdir())
             if (match := _NAME.fullmatch(path.name))
         ]
@@ -97,18 +107,19 @@ class Staging:
             # A listing that is taken during a rename may show neither name: only two that agree can be trusted.
             if not active and places == before:
                 break
-        fenced = [place for place in places if place.fenced and self.owns(place.task)]
+        fenced = [place for place in places if place.fenced]
         for place in fenced:
             _revoke(place.path)
         sync_directory(self.root)
-        return fenced
+        return [place for place in fenced if self.owns(place.task)]
 
     def sweep(self, places: Sequence[Place]) -> None:
-        """Delete fenced directories, except the highest epoch of each task."""
+        """Delete fenced directories and the marks of earlier runs, except the highest epoch of each task."""
         newest: dict[int, int] = {}
-        for place in self.places():
+        found = self.places()
+        for place in found:
             newest[place.task] = max(place.epoch, newest.get(place.task, 0))
-        for place in places:
+        for place in (*places, *(place for place in found if place.task == _RUN)):
             if place.epoch < newest.get(place.task, 0):
                 remove_tree(place.path)
 
@@ -121,7 +132,7 @@ class Staging:
     def _replaces(self, place: Place) -> bool:
         if place.task == self.task:
             return place.epoch < self.epoch
-        return place.task >= self.tasks and self.owns(place.task)
+        return place.task != _RUN and place.epoch < self.first_epoch
 
 
 def _revoke(directory: Path) -> None:
