@@ -12,6 +12,7 @@ from unittest.mock import patch
 from tailrace.connector import CommittingWriter, Entry
 from tailrace.core import assembly, plan, router, sendinghalf, stage
 from tailrace.core.coordinator import Coordinator, Phase, WorkerState
+from tailrace.core.driverrows import DriverRows, Place
 from tailrace.core.ledger import Ledger, Root
 from tailrace.core.membership import ACCEPT, REFUSE, LinkSequence, Membership
 from tailrace.core.messages import Command, Committed, Drain, FromWorker, Persist, Prefixes, Recover, Send, ToWorker
@@ -296,7 +297,24 @@ def duplicate_durable_at_once() -> Patch:
 
 
 def commits_not_fenced() -> Patch:
-    return patch.object(Store, "check", lambda self, sink, task, epoch: None)
+    return patch.object(Store, "check", lambda self, place: None)
+
+
+def fences_its_own_task_only() -> Patch:
+    """A task that recovers leaves alone what other tasks of the run before may still commit."""
+    original = Store.fence
+    return patch.object(Store, "fence", lambda self, place: original(self, place._replace(first_epoch=0)))
+
+
+def another_job_resets() -> Patch:
+    """A message of another job has the driver half forget what it knows of the one before."""
+    original = DriverRows._job_of
+
+    def job_of(self: DriverRows, place: Place) -> Any:
+        self._jobs = {job_id: job for job_id, job in self._jobs.items() if job_id == place.job_id}
+        return original(self, place)
+
+    return patch.object(DriverRows, "_job_of", job_of)
 
 
 def forgets_above_the_prefix() -> Patch:

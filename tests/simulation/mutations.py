@@ -108,6 +108,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("rows and lineages are committed together", protocol.entries_later, DOUBLED),
     Mutation("a duplicate is durable when the first copy is", protocol.duplicate_durable_at_once, AHEAD),
     Mutation("commits of a lower epoch are refused", protocol.commits_not_fenced, DOUBLED),
+    Mutation("a new run fences all tasks of the one before", protocol.fences_its_own_task_only, DOUBLED, seeds=1500),
+    Mutation("runs that share a sink on the driver keep apart", protocol.another_job_resets, DOUBLED),
     Mutation("sinks remember what lies above the prefix", protocol.forgets_above_the_prefix, DOUBLED),
     Mutation("sinks drop what lies below the prefix", protocol.takes_below_the_prefix, DOUBLED),
     Mutation("incarnations of a tuple meet in one sink task", protocol.shuffled_into_sinks, DOUBLED),

@@ -55,6 +55,8 @@ def test_every_seed_keeps_the_promises(outcomes: list[Outcome]) -> None:
         "unrun",
         "long_calls",
         "cut",
+        "changed_plans",
+        "on_driver",
     ],
 )
 def test_every_shape_met_every_fault(outcomes: list[Outcome], shape: str, what: str) -> None:

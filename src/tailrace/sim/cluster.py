@@ -75,6 +75,7 @@ class Tally:
     copies_refused: int = 0  # doubled or late frames
     zombies_refused: int = 0  # frames and commits of dead epochs
     restarts: int = 0  # of the whole run
+    changed_plans: int = 0  # with another number of sink tasks
 
 
 @dataclass
@@ -135,6 +136,8 @@ class Cluster:
         self.tail = tail
         self.wires = Wires(self, link_faults, link_rng or Random(0))
         self.driver = Driver(self, hardship, driver_rng or Random(0))
+        self.first_epoch = self.stored_epoch  # of the run, which begins again when the coordinator does
+        self.later_plans: list[Plan] = []  # those of the next runs, where they are others
         self.coordinator = self.new_coordinator()
 
     def new_coordinator(self) -> Coordinator:
@@ -179,6 +182,10 @@ class Cluster:
         for process in self.by_epoch.values():
             if process.alive:
                 self.engine.after(self.rng.randrange(1, 150) * MS, lambda p=process: p.die("orphaned"))  # type: ignore[misc]
+        if self.later_plans:
+            self.tally.changed_plans += self.later_plans[0] is not self.plan
+            self.plan = self.later_plans.pop(0)
+        self.first_epoch = self.stored_epoch
         self.coordinator = self.new_coordinator()
         self.engine.after(self.delay(), self.lead)
         return True
@@ -214,6 +221,11 @@ class Cluster:
             self.driver.arrive(leader, message.worker, message.epoch, lambda: leader.handle(message, came_ns))
 
         self.engine.after(lag_ns, deliver)
+
+    def hears(self, process: SimWorker) -> bool:
+        """Whether a sink's half on the driver is told what this process says to it."""
+        coordinator = self.coordinator
+        return process.coordinator is coordinator and coordinator.epoch_of(process.worker) == process.epoch
 
     def exited(self, process: SimWorker, why: str) -> None:
         leader = process.coordinator

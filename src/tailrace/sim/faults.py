@@ -27,6 +27,7 @@ from tailrace.sim.driver import hardship_of
 from tailrace.sim.eager import Eager
 from tailrace.sim.process import Link, SimWorker
 from tailrace.sim.shapes import SHAPES, Case, Row, case_of
+from tailrace.sim.sinkfaults import OtherRun, bring_about, sink_faults_of
 from tailrace.sim.wires import link_faults_of
 
 MS = MILLISECOND_NS
@@ -73,6 +74,8 @@ class Outcome:
     waited: int  # events that waited for a busy coordinator
     pauses: int  # of the driver
     long_writes: int  # of the checkpoint
+    changed_plans: int  # restarts with another number of sink tasks
+    on_driver: int  # 1 if sinks ended on the driver, where another run used them too
 
 
 @dataclass(frozen=True)
@@ -264,6 +267,12 @@ class Watch:
             if got - allowed:
                 raise SimulationFailure(f"sink {sink}: doubled {dict(got - allowed)}")
 
+    def other_run_has_its_rows(self, other: OtherRun) -> None:
+        for sink in self._scenario.case.rows:
+            wrong = other.wrong(sink)
+            if wrong:
+                raise SimulationFailure(f"sink {sink}: doubled or lost of another run {dict(wrong)}")
+
     def _rows_below_the_prefix(self, sink: str) -> Counter[Row]:
         rows: Counter[Row] = Counter()
         for (split, offset), by_sink in self._expected.items():
@@ -299,6 +308,8 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
     links, driver = (faults, link_rng), (hardship_of(seed), Random(f"{seed} disk"))
     cluster = Cluster(plan, rng, scenario.network, *limits, scenario.crashes, scenario.tail, *links, *driver)
     watch = Watch(cluster, scenario)
+    sink_faults = sink_faults_of(seed)
+    other_run = bring_about(sink_faults, cluster, scenario.case)
     cluster.start()
     for _ in range(scenario.blows):
         cluster.engine.after(rng.randrange(30 * MS, scenario.network.quiet_after_ns), lambda: strike(cluster))
@@ -314,6 +325,7 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
             raise SimulationFailure("the run never finished: a root is lost, or waited for in vain")
         if cluster.error is not None:
             raise SimulationFailure(f"the run failed: {cluster.error}")
+        watch.other_run_has_its_rows(other_run)
         watch.end()
         cluster.coordinator.validate()
     except Exception as failure:
@@ -345,6 +357,8 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
         cluster.driver.waited,
         cluster.driver.pauses,
         cluster.driver.long_writes,
+        cluster.tally.changed_plans,
+        int(sink_faults.on_driver),
     )
 
 

@@ -12,6 +12,7 @@ from tailrace.core.acks import Fold
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.cancelled import Cancelled
 from tailrace.core.circle import circle_of
+from tailrace.core.driverrows import Place
 from tailrace.core.hedging import NEVER
 from tailrace.core.membership import ACCEPT_AFTER_LOSS, REFUSE, LinkSequence
 from tailrace.core.messages import (
@@ -38,7 +39,7 @@ from tailrace.policy.tail import NODE
 from tailrace.sim.nodequeue import NodeQueue
 from tailrace.sim.scheduled import SimSendLoop
 from tailrace.sim.shapes import MACHINE
-from tailrace.sim.store import StoreWriter
+from tailrace.sim.store import DriverWriter, StoreWriter
 from tailrace.sim.wires import SimLinks, Threads
 from tailrace.topology import Role
 
@@ -63,6 +64,8 @@ class SimWorker:
 
     def __init__(self, cluster: Cluster, worker: int, epoch: int) -> None:
         self.cluster = cluster
+        self.plan = cluster.plan  # a later run may have another
+        self.first_epoch = cluster.first_epoch
         self.core = Worker(worker, epoch)
         self.worker = worker
         self.epoch = epoch
@@ -162,7 +165,7 @@ class SimWorker:
 
     def gather(self, members: Mapping[int, Member]) -> None:
         """Find the queues of this machine for the epochs that there are now, or keep those that are to be emptied."""
-        plan, cluster = self.cluster.plan, self.cluster
+        plan, cluster = self.plan, self.cluster
         before, self.node_queues = self.node_queues, {}
         for operator in plan.operators:
             circle = circle_of(plan, operator, members, self.worker)
@@ -187,10 +190,10 @@ class SimWorker:
 
     def sharing(self, operator: int) -> list[Task]:
         """Tasks of an operator that may draw from one queue."""
-        return [task for task in self.tasks.values() if self.cluster.plan.operator_of[task.number] == operator]
+        return [task for task in self.tasks.values() if self.plan.operator_of[task.number] == operator]
 
     def follow_scope(self, task: Task, operator: int) -> None:
-        shared = self.cluster.plan.shares(task.number, self.scope)
+        shared = self.plan.shares(task.number, self.scope)
         if shared != (task.tap is not None):
             draw = partial(task.draw_from, self.queues[operator] if shared else None)
             self.threads.do(task.number, partial(self.on_task, task, draw))
@@ -219,7 +222,7 @@ class SimWorker:
     # -- tasks
 
     def open(self, assign: Assign) -> None:
-        cluster, plan = self.cluster, self.cluster.plan
+        cluster, plan = self.cluster, self.plan
         self.opened_ns = cluster.engine.now_ns
         self.scope = assign.tail.shared_queues
         limits, clock = cluster.ledger_limits, cluster.engine.clock
@@ -262,7 +265,11 @@ class SimWorker:
         self.send_loop.switch(assign.tail.send)
 
     def writer(self, sink: str, task: int) -> Writer:
-        return StoreWriter(self.cluster.store, sink, task, self.epoch, self.cluster.maybe_crash(self))
+        store, crash = self.cluster.store, self.cluster.maybe_crash(self)
+        place = Place("job", sink, task, self.epoch, self.first_epoch)
+        if store.on_driver:
+            return DriverWriter(store.half(sink), place, crash, lambda: self.cluster.hears(self))
+        return StoreWriter(store, place, crash)
 
     def commit(self, task: Task) -> None:
         self.threads.do(task.number, partial(self.commit_now, task))
@@ -346,7 +353,7 @@ class SimWorker:
     def put(self, lane: Lane) -> bool:
         """Into the queue of this machine, for whoever draws first. False if there is none, or it is full."""
         rng = self.cluster.rng
-        plan = self.cluster.plan
+        plan = self.plan
         queue = self.node_queues.get(plan.operator_of[lane.target])
         if self.scope != NODE or queue is None or queue.full or not queue.circle.has(plan.home[lane.target]):
             return False
@@ -363,7 +370,7 @@ class SimWorker:
 
     def cancel(self, task: Task) -> None:
         """Tell all workers, each by one of its tasks."""
-        homes = self.cluster.plan.home
+        homes = self.plan.home
         emissions = tuple(task.cancels)
         task.cancels.clear()
         self.cluster.observer.cancelling(self, task, emissions)
@@ -374,10 +381,10 @@ class SimWorker:
     # -- frames
 
     def send(self, sender: int, target: int, receiver: int, payload: Any) -> None:
-        if self.cluster.wires.faults.any and self.cluster.plan.home[receiver] != self.worker:
+        if self.cluster.wires.faults.any and self.plan.home[receiver] != self.worker:
             self.links.send(sender, target, receiver, payload, lasting=target < NOTES)
             return
-        member = self.core.membership.member(self.cluster.plan.home[receiver])
+        member = self.core.membership.member(self.plan.home[receiver])
         if member is None:
             return  # there is nobody to send to: the same as a frame that is lost
         place = (sender, target, member.epoch)
@@ -390,7 +397,7 @@ class SimWorker:
         if link[3] >= CANCELS:
             take()  # a thread of their own reads these
         else:
-            self.threads.do(self.cluster.plan.unit_of[receiver], take)
+            self.threads.do(self.plan.unit_of[receiver], take)
 
     def take_frame(self, link: Link, to_epoch: int, number: int, receiver: int, payload: Any) -> None:
         membership = self.core.membership
@@ -409,7 +416,7 @@ class SimWorker:
         if link[3] >= CANCELS:
             self.cancelled.add(payload)
             return
-        task = self.tasks.get(self.cluster.plan.unit_of[receiver])
+        task = self.tasks.get(self.plan.unit_of[receiver])
         if task is None:
             return
         if link[3] < 0:

@@ -41,7 +41,7 @@ class SimSendLoop:
                 order.switch(scheduler)
 
     def _make_queues(self) -> None:
-        plan, rng = self._process.cluster.plan, self._process.cluster.rng
+        plan, rng = self._process.plan, self._process.cluster.rng
         by_operator: dict[int, list[int]] = {}
         for number in self._process.tasks:
             if plan.operators[plan.operator_of[number]].tasks > 1:
@@ -54,7 +54,7 @@ class SimSendLoop:
     def takes(self, task: Task, target: int) -> bool:
         """Whether what a task sends there is scheduled."""
         queue = self._queues.get(task.number)
-        far = self._process.cluster.plan.home[target] != self._process.worker
+        far = self._process.plan.home[target] != self._process.worker
         return queue is not None and far and (self._on or not queue.empty)
 
     def put(self, task: Task, target: int, bundles: list[Any]) -> None:
@@ -87,7 +87,7 @@ class SimSendLoop:
 
     def _send(self, order: SendOrder, numbers: list[int], index: int, parcel: Parcel) -> None:
         process = self._process
-        home = process.cluster.plan.home[parcel.target]
+        home = process.plan.home[parcel.target]
         if process.core.membership.member(home) is None or process.cluster.rng.random() < STUCK:
             order.stuck(index, parcel.target)
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -216,6 +216,7 @@ class Case:
     rows: Rows  # at each committing sink
     rows_by_root: Mapping[tuple[int, int], Rows]  # (split index, offset) -> the rows that come of this root
     shared_queues: str | None  # at the start
+    other_sinks: tuple[Plan, ...]  # the same with a task less, or one more, at sinks whose rows do not depend on it
 
 
 @cache
@@ -225,7 +226,19 @@ def case_of(shape: int, workers: int, roots: int) -> Case:
     topology.validate()
     plan = make_plan(topology, workers)
     rows = _expected_rows(plan)
-    return Case(plan, rows, _rows_by_root(plan, rows), _shared_by(SHAPES[shape], workers))
+    others = tuple(_with_other_sinks(shape, workers, roots, change) for change in (-1, 1))
+    return Case(plan, rows, _rows_by_root(plan, rows), _shared_by(SHAPES[shape], workers), others)
+
+
+def _with_other_sinks(shape: int, workers: int, roots: int, change: int) -> Plan:
+    topology = Topology(SHAPES[shape].__name__.strip("_"))
+    SHAPES[shape](topology, roots)
+    fixed = {edge.downstream for edge in topology.edges if edge.grouping.name in ("broadcast", "local")}
+    for operator in topology.operators:
+        if operator.role is Role.SINK and operator.name not in fixed and operator.tasks is not None:
+            topology._operators[operator.name] = replace(operator, tasks=max(1, operator.tasks + change))
+    topology.validate()
+    return make_plan(topology, workers)
 
 
 def _shared_by(shape: Callable[[Topology, int], None], workers: int) -> str | None:

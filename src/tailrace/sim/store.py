@@ -1,14 +1,17 @@
-"""A store for simulated sinks that commits rows and entries together, and refuses lower epochs.
+"""Stores for simulated sinks that commit rows and entries together, and refuse lower epochs.
 
-It stands for a directory or a database that several workers reach, a zombie among them.
+A ``Store`` stands for a directory or a database that several workers reach, a zombie among them. In some runs sinks end
+on the driver instead, in the production half that ``to_list`` has there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from tailrace.connector import Entry
+from tailrace.core.driverrows import DriverRows, Place
 from tailrace.errors import Fenced
 from tailrace.sim.shapes import Row
 
@@ -18,28 +21,43 @@ class Store:
 
     def __init__(self) -> None:
         self.rows: dict[str, Counter[Row]] = {}
+        self.on_driver = False
         self._entries: dict[tuple[str, int], list[Entry]] = {}
         self._epochs: dict[tuple[str, int], int] = {}
+        self._first_epochs: dict[str, int] = {}  # of the newest run, by sink
+        self._halves: dict[str, DriverRows] = {}
 
-    def fence(self, sink: str, task: int, epoch: int) -> None:
-        if epoch < self._epochs.get((sink, task), 0):
-            raise Fenced(f"a higher epoch has taken over: sink={sink} task={task} epoch={epoch}")
-        self._epochs[sink, task] = epoch
+    def fence(self, place: Place) -> None:
+        """Shut out lower epochs of the task, and earlier runs of all tasks: their rows may come to others now."""
+        self.check(place)
+        self._epochs[place.operator, place.task] = place.epoch
+        self._first_epochs[place.operator] = max(place.first_epoch, self._first_epochs.get(place.operator, 0))
 
-    def check(self, sink: str, task: int, epoch: int) -> None:
-        if epoch < self._epochs.get((sink, task), 0):
-            raise Fenced(f"a higher epoch has taken over: sink={sink} task={task} epoch={epoch}")
+    def check(self, place: Place) -> None:
+        newest = max(self._epochs.get((place.operator, place.task), 0), self._first_epochs.get(place.operator, 0))
+        if place.epoch < newest:
+            raise Fenced(f"a higher epoch has taken over: {place}")
 
-    def commit(self, sink: str, task: int, rows: Sequence[Row], entries: Sequence[Entry]) -> None:
-        self.rows.setdefault(sink, Counter()).update(rows)
-        self._entries.setdefault((sink, task), []).extend(entries)
+    def commit(self, place: Place, rows: Sequence[Row], entries: Sequence[Entry]) -> None:
+        for row in rows:
+            self.show(place.operator, row)
+        self._entries.setdefault((place.operator, place.task), []).extend(entries)
 
-    def entries(self, sink: str, task: int, prefixes: Mapping[str, int]) -> list[Entry]:
-        found = self._entries.get((sink, task), [])
+    def show(self, sink: str, row: Row) -> None:
+        self.rows.setdefault(sink, Counter())[row] += 1
+
+    def entries(self, sink: str, prefixes: Mapping[str, int]) -> list[Entry]:
+        """Those of all tasks, whose number may have changed."""
+        found = (entry for (name, _), entries in self._entries.items() if name == sink for entry in entries)
         return [entry for entry in found if entry.offset >= prefixes.get(entry.split, 0)]
 
-    def forget(self, sink: str, task: int, prefixes: Mapping[str, int]) -> None:
-        self._entries[sink, task] = self.entries(sink, task, prefixes)
+    def forget(self, place: Place, prefixes: Mapping[str, int]) -> None:
+        own = self._entries.get((place.operator, place.task), [])
+        self._entries[place.operator, place.task] = [e for e in own if e.offset >= prefixes.get(e.split, 0)]
+
+    def half(self, sink: str) -> DriverRows:
+        """The half of a sink that lives on the driver."""
+        return self._halves.setdefault(sink, DriverRows(partial(self.show, sink)))
 
 
 class StoreWriter:
@@ -48,9 +66,9 @@ class StoreWriter:
     full = False
     commit_every_ns = 0
 
-    def __init__(self, store: Store, sink: str, task: int, epoch: int, after_commit: Callable[[], None]) -> None:
+    def __init__(self, store: Store, place: Place, after_commit: Callable[[], None]) -> None:
         self._store = store
-        self._place = (sink, task, epoch)
+        self._place = place
         self._rows: list[Row] = []
         self._after_commit = after_commit  # the moment between commit and ack, where a crash may strike
 
@@ -58,20 +76,57 @@ class StoreWriter:
         self._rows.append(row)
 
     def recover(self, prefixes: Mapping[str, int]) -> Iterable[Entry]:
-        sink, task, epoch = self._place
-        self._store.fence(sink, task, epoch)
-        return self._store.entries(sink, task, prefixes)
+        self._store.fence(self._place)
+        return self._store.entries(self._place.operator, prefixes)
 
     def commit(self, entries: Sequence[Entry]) -> None:
-        sink, task, epoch = self._place
-        self._store.check(sink, task, epoch)
-        self._store.commit(sink, task, self._rows, entries)
+        self._store.check(self._place)
+        self._store.commit(self._place, self._rows, entries)
         self._rows = []
         self._after_commit()
 
     def forget(self, prefixes: Mapping[str, int]) -> None:
-        sink, task, _ = self._place
-        self._store.forget(sink, task, prefixes)
+        self._store.forget(self._place, prefixes)
 
     def close(self) -> None:
         pass
+
+
+class DriverWriter:
+    """The same for a sink that ends on the driver. ``counts`` says whether the driver still takes this process."""
+
+    full = False
+    commit_every_ns = 0
+
+    def __init__(
+        self, half: DriverRows, place: Place, after_commit: Callable[[], None], counts: Callable[[], bool]
+    ) -> None:
+        self._half = half
+        self._place = place
+        self._counts = counts
+        self._rows: list[Row] = []
+        self._prefixes: Mapping[str, int] = {}
+        self._after_commit = after_commit
+
+    def write(self, row: Row) -> None:
+        self._rows.append(row)
+
+    def recover(self, prefixes: Mapping[str, int]) -> Iterable[Entry]:
+        self._check()
+        return self._half.recover(self._place, prefixes)
+
+    def commit(self, entries: Sequence[Entry]) -> None:
+        self._check()
+        self._half.commit(self._place, self._rows, entries, self._prefixes)
+        self._rows, self._prefixes = [], {}
+        self._after_commit()
+
+    def forget(self, prefixes: Mapping[str, int]) -> None:
+        self._prefixes = dict(prefixes)
+
+    def close(self) -> None:
+        pass
+
+    def _check(self) -> None:
+        if not self._counts():
+            raise Fenced(f"a higher epoch has taken over: {self._place}")

@@ -117,7 +117,7 @@ class SimLinks:
     def send(self, sender: int, target: int, receiver: int, payload: Any, lasting: bool) -> None:
         link = self._links.get((sender, target))
         if link is None:
-            home = self._process.cluster.plan.home[receiver]
+            home = self._process.plan.home[receiver]
             link = self._links[sender, target] = SimLink(sender, target, home, lasting)
         link.waiting.append((receiver, payload))
         self._flush(link)
