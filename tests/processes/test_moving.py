@@ -62,3 +62,25 @@ def test_a_letter_that_cannot_be_pickled_on_the_way_to_a_sink_without_lineages()
 
 def generators(number: int) -> object:
     return (x for x in ()) if number % 4 == 0 else number
+
+
+def never_returns(number: int) -> int:
+    if number == 50:
+        time.sleep(10_000)
+    return number
+
+
+def test_a_call_that_does_not_return_stops_neither_the_source_nor_the_sinks_of_its_worker() -> None:
+    out = tr.to_list()
+    topology = tr.Topology("never")
+    numbers = topology.source("numbers", tr.at_rate(range(1_000_000), 200))
+    numbers.map("never", never_returns, tasks=3).sink("out", out)
+    with running(topology, workers=1, max_pending=100_000) as run:
+        wait_until(lambda: len(out.values) > 400, 60, "rows of the tasks beside it")
+        wait_until(lambda: _busy(run, "never") > 0.9, 30, "the stuck task to be shown as busy")
+
+
+def _busy(run: tr.Run, operator: str) -> float:
+    progress = run.lastProgress
+    tasks = [] if progress is None else next(one for one in progress["operators"] if one["name"] == operator)["tasks"]
+    return max((task["busyRatio"] for task in tasks), default=0.0)

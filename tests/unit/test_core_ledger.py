@@ -96,6 +96,28 @@ def test_the_backstop_doubles_its_patience(ledger: Ledger) -> None:
     assert strikes == [TIMEOUT_NS * 2**n + 1 for n in range(4)]
 
 
+def test_the_backstop_doubles_its_patience_with_all_roots_while_some_are_late() -> None:
+    """A task that does not return from a call keeps all that it is given, of old roots and new ones."""
+    ledger = Ledger({0: 0}, LedgerLimits(1000, TIMEOUT_NS), Random(1))
+    emitted = 0
+    offset = 0
+    for now_ns in range(0, 32 * TIMEOUT_NS, TIMEOUT_NS // 4):
+        if ledger.room:
+            emit(ledger, ledger.admit(0, offset, offset, 1), 5, now_ns)
+            offset += 1
+        for root in ledger.overdue(now_ns):
+            emit(ledger, root, 5, now_ns)
+            emitted += 1
+    assert offset > emitted, f"emitted again more often than there are roots: roots={offset} emitted={emitted}"
+    late_ns = now_ns + 100 * TIMEOUT_NS
+    for root in ledger.unfinished():
+        ledger.apply_both(dict.fromkeys(root.emissions, 5), late_ns)
+    assert ledger.overdue(late_ns) == []
+    lost = ledger.admit(0, offset, offset, late_ns)
+    emit(ledger, lost, 5, late_ns)
+    assert ledger.overdue(late_ns + 1000 * TIMEOUT_NS) == [lost]
+
+
 def test_the_backstop_waits_longer_where_work_takes_longer(ledger: Ledger) -> None:
     slow = ledger.admit(0, 0, "slow", 1)
     emission = emit(ledger, slow, 5, 1)

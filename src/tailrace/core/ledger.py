@@ -71,6 +71,10 @@ SLOW_FACTOR = 3
 """The backstop waits at least this many times the longest recent latency: a long queue is not a loss."""
 
 
+MOST_DOUBLINGS = 6
+"""How often the backstop doubles its patience."""
+
+
 class Ledger:
     """Roots of the splits that one source task reads."""
 
@@ -86,6 +90,7 @@ class Ledger:
         self._span = 0  # roots above the committed prefixes
         self._uncommitted: dict[int, deque[int]] = {split: deque() for split in starts}  # offsets below, not committed
         self._slowest_ns = 0
+        self._strikes = 0  # of the backstop, since nothing was late
         self.complete_latency = Histogram()
         self.durable_latency = Histogram()
         self.reemitted = 0
@@ -283,11 +288,23 @@ class Ledger:
         return [root for span in self._spans.values() for root in span if not root.durable]
 
     def overdue(self, now_ns: int) -> list[Root]:
-        """Roots that wait so long that something must have been lost unnoticed. Doubles its patience each time."""
+        """Roots that wait so long that something must have been lost unnoticed.
+
+        It doubles its patience with each root each time, and with all of them as long as some are late: where a task
+        does not return from a call nothing was lost, and what is emitted again only adds to what waits for it.
+        """
         patience_ns = max(self._limits.recovery_timeout_ns, SLOW_FACTOR * self._slowest_ns)
-        found = [root for root in self.unfinished() if now_ns - root.emitted_ns > patience_ns << min(root.timeouts, 6)]
+        late = [root for root in self.unfinished() if now_ns - root.emitted_ns > patience_ns]
+        if not late:
+            self._strikes = 0
+        found = [
+            root
+            for root in late
+            if now_ns - root.emitted_ns > patience_ns << min(max(root.timeouts, self._strikes), MOST_DOUBLINGS)
+        ]
         for root in found:
             root.timeouts += 1
+        self._strikes += bool(found)
         return found
 
     def validate(self) -> None:

@@ -12,8 +12,10 @@ from typing import Any
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.failure import CAUGHT
 from tailrace.core.opentask import AsyncTask, Call
+from tailrace.errors import shorten
 from tailrace.runtime.current import running_call
 from tailrace.runtime.runner import Runner
+from tailrace.runtime.stuckcalls import Place
 from tailrace.runtime.taskhost import TaskHost
 
 
@@ -27,7 +29,7 @@ class AsyncRunner(Runner):
         self._task = task
         self._host = host
         self._concurrency = concurrency
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: dict[asyncio.Task[None], Call] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._over: asyncio.Future[None] | None = None
         self._label = task.label
@@ -62,6 +64,20 @@ class AsyncRunner(Runner):
         if self.stopped and not self._over.done():
             self._over.set_result(None)
 
+    def since_ns(self, host: TaskHost) -> int:
+        call = self._oldest_call()
+        return 0 if call is None else call.started_ns
+
+    def place_of_call(self, host: TaskHost) -> Place | None:
+        call = self._oldest_call()
+        operator, _, task = self._label.rpartition("/")
+        return None if call is None else Place(operator, int(task), shorten(call.value), "")
+
+    def _oldest_call(self) -> Call | None:
+        """From any thread."""
+        started = [call for call in tuple(self._calls.values()) if call.started_ns]
+        return min(started, key=lambda call: call.started_ns, default=None)
+
     @property
     def idle(self) -> bool:
         return super().idle and self._may_start
@@ -76,7 +92,7 @@ class AsyncRunner(Runner):
             if call is None:
                 return
             task = asyncio.ensure_future(self._run_call(call))
-            self._calls.add(task)
+            self._calls[task] = call
             task.add_done_callback(self._ended)
 
     async def _run_call(self, call: Call) -> None:
@@ -93,7 +109,7 @@ class AsyncRunner(Runner):
             self._task.finished(call, result)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._calls.discard(task)
+        self._calls.pop(task, None)
         assert self._over is not None
         if not task.cancelled() and task.exception() is not None and not self._over.done():
             error = task.exception()

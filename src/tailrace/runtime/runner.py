@@ -3,6 +3,11 @@
 One runner a worker is shared by all tasks whose calls are short; every task whose calls are long has one to itself.
 Tasks of one runner hand tuples to each other without a lock, a wake-up or a switch between threads. Downstream tasks
 go first, so that what is under way gets finished before more is begun.
+
+A call that does not return would stop all tasks of a shared runner. Then another thread takes the runner over, with all
+tasks but that one, and the thread in the call goes on as the runner of this task alone. The *seat* decides who is who:
+the thread that runs the tasks holds it, except while it is in a call. Another thread that has got hold of the seat
+therefore knows that the first touches nothing but the inside of one task, and will wait for the seat when it returns.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS, system_clock
+from tailrace.runtime.stuckcalls import Place, place_in
 
 if TYPE_CHECKING:
     from tailrace.runtime.sendloop import SendLoop
@@ -49,8 +55,17 @@ class Sleeper(Protocol):
         ...
 
 
+class LeftBehind(Exception):
+    """The thread that gets this runs one task from now on, with this runner. Another runs those it had."""
+
+    def __init__(self, runner: Runner) -> None:
+        super().__init__(runner.name)
+        self.runner = runner
+
+
 class Runner:
-    """Runs tasks until it is told to stop. Everything but ``post`` and ``wake`` belongs to its own thread."""
+    """Runs tasks until it is told to stop. Everything but ``post`` and ``wake`` belongs to its own thread, or to one
+    that holds the seat in its place."""
 
     def __init__(
         self,
@@ -73,7 +88,8 @@ class Runner:
         self._stopped = False
         self._account_ns = 0
         self._cpu_ns = 0
-        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self.seat = _taken_seat()  # by its thread, or who will be that
+        self._thread = self._new_thread()
 
     # -- from any thread
 
@@ -97,6 +113,14 @@ class Runner:
     def idle(self) -> bool:
         """Whether it sleeps, and could start on a tuple at once."""
         return self._asleep
+
+    def since_ns(self, host: TaskHost) -> int:
+        """When the call of this task began that has been under way for longest; 0: none is."""
+        return host.busy_since_ns
+
+    def place_of_call(self, host: TaskHost) -> Place | None:
+        """Where that call is."""
+        return place_in(self._thread.ident, host.label)
 
     def stop(self) -> None:
         self.post(self._halt)
@@ -133,15 +157,36 @@ class Runner:
         self.hosts.remove(host)
         host.moved_to(None)
 
+    def leave_behind(self, host: TaskHost, own: Runner) -> None:
+        """Have all tasks but this one run by another thread from now on. The caller holds the seat.
+
+        The thread that is in a call of this task runs the task alone from then on, as the thread of ``own``.
+        """
+        self.release(host)
+        own.adopt(host)
+        own._thread, own.seat = self._thread, self.seat
+        self._thread, self.seat = self._new_thread(), _taken_seat()
+        self._thread.start()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._main, name=self.name, daemon=True)
+
     def _main(self) -> None:
+        self._cpu_ns = time.thread_time_ns()
         try:
             self._loop()
+        except LeftBehind as left:
+            left.runner._main()
         except BaseException as error:  # whatever it is, the run must hear of it
             self._on_error(error)
         finally:
-            self._asleep = False  # from here on there is nobody to wake, and the bell's number may be someone else's
-            self._epoll.close()
-            os.close(self._bell)
+            if self._thread is threading.current_thread():
+                self._close()
+
+    def _close(self) -> None:
+        self._asleep = False  # from here on there is nobody to wake, and the bell's number may be someone else's
+        self._epoll.close()
+        os.close(self._bell)
 
     def _loop(self) -> None:
         while not self._stopped:
@@ -169,6 +214,9 @@ class Runner:
         now_ns = system_clock()
         for host in tuple(self.hosts):
             host.work(now_ns)
+            if host.runner is not self:
+                assert host.runner is not None
+                raise LeftBehind(host.runner)
             if host.wants_own_runner:  # only now: two threads must never work on one task
                 host.wants_own_runner = False
                 self.release(host)
@@ -238,6 +286,12 @@ class Runner:
 
     def fileno(self) -> int:
         return self._epoll.fileno()
+
+
+def _taken_seat() -> threading.Lock:
+    seat = threading.Lock()
+    seat.acquire()
+    return seat
 
 
 def _number(file: File) -> int:

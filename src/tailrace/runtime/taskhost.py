@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -95,6 +95,7 @@ class TaskHost:
         self.runner: Runner | None = None
         self.shared = False  # the runner has other tasks too
         self.wants_own_runner = False  # its calls have proved long
+        self.busy_since_ns = 0  # when it was last given something to run; 0: it has come back
         self.bundle_bytes = 1  # of late, on average; written by neighbours too, which does no harm
         self.snapshots: list[TaskSnapshot] = []
         self.waiting: set[Runner] = set()  # runners of senders that found the queue full
@@ -114,7 +115,7 @@ class TaskHost:
         self._ended_ns = 0  # when it last stopped working
         self.worked_ns = 0  # wall time, since its runner last asked
         self.cpu_ns = 0  # the runner's share of it
-        self._label = task.label
+        self.label = task.label
 
     # -- from any thread
 
@@ -155,6 +156,11 @@ class TaskHost:
             except KeyError:
                 return  # another task of the pool was faster
             runner.wake()
+
+    @property
+    def since_ns(self) -> int:
+        """When the call began that has been under way for longest; 0: none is."""
+        return 0 if self.runner is None else self.runner.since_ns(self)
 
     @property
     def idle(self) -> bool:
@@ -284,7 +290,7 @@ class TaskHost:
         except ProtocolError:
             raise
         except Exception as error:  # the user's class says no, here or at the next try
-            operator, task = self._label.rsplit("/", 1)
+            operator, task = self.label.rsplit("/", 1)
             raise TaskError(operator, int(task), "(while reading it)", traceback_of(error)) from None
 
     def _on_news(self, near: bool, kind: int, payload: memoryview) -> None:
@@ -294,7 +300,7 @@ class TaskHost:
             folds, sent_ns = decode_folds(payload)
             self.apply(folds, sent_ns if near else system_clock())
         else:
-            raise ProtocolError(f"frame of another kind: kind={kind} task={self._label}; are versions mixed?")
+            raise ProtocolError(f"frame of another kind: kind={kind} task={self.label}; are versions mixed?")
 
     def _on_notes(self, near: bool, payload: memoryview) -> None:
         began_ns = system_clock()
@@ -351,12 +357,7 @@ class TaskHost:
             self._sender.flush_notes()  # now: the next call may be long
         ready_ns = task.ready_ns if isinstance(task, SourceTask) else None
         if task.runnable or (ready_ns is not None and ready_ns <= now_ns):
-            running.label = self._label
-            started_ns = system_clock()
-            self._run(task, ready_ns, now_ns)
-            self._ended_ns = system_clock()
-            self.worked_ns += self._ended_ns - started_ns
-            running.label = ""
+            self._call(self._run, task, ready_ns, now_ns)
             if receiving is not None and receiving.hears_one and receiving.due(not task.runnable):
                 receiving.look_up()
                 self._sender.flush_notes()  # before all else: the sender may have waited for this
@@ -364,6 +365,25 @@ class TaskHost:
             self._tell(task.told)
         self._flush()
         self._make_room()
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call what may not return: meanwhile another thread may take the other tasks of a shared runner."""
+        running.label = self.label
+        self.busy_since_ns = started_ns = system_clock()
+        seat = None
+        if self.shared:
+            assert self.runner is not None
+            seat = self.runner.seat
+            seat.release()
+        try:
+            function(*arguments)
+        finally:
+            if seat is not None:
+                seat.acquire()
+            self._ended_ns = system_clock()
+            self.busy_since_ns = 0
+            self.worked_ns += self._ended_ns - started_ns
+            running.label = ""
 
     def _may_look_up(self, task: Task, receiving: ReceivingHalves) -> bool:
         runnable = task.runnable
@@ -405,9 +425,7 @@ class TaskHost:
         for sink in self.task.sinks:
             deadline_ns = sink.deadline_ns
             if deadline_ns is not None and deadline_ns <= now_ns:
-                running.label = self._label
-                sink.commit()
-                running.label = ""
+                self._call(sink.commit)
 
     def _make_room(self) -> None:
         if self.pool is not None:
@@ -422,9 +440,7 @@ class TaskHost:
             self.wake_waiting()
 
     def _handle(self, message: ToWorker) -> None:
-        running.label = self._label
-        self.task.handle(message)
-        running.label = ""
+        self._call(self.task.handle, message)
 
     def _flush(self) -> None:
         """Send what the task has left, as far as receivers take it. A task whose output stays is held back."""
@@ -512,6 +528,13 @@ class TaskHost:
         for one in counters:
             one.at_ns = now_ns
         self.snapshots = [one.snapshot() for one in counters]
+
+    def show_busy(self, now_ns: int) -> None:
+        """The same in the place of a task that is in a long call, and has been busy for as long."""
+        counters = self.task.counters
+        counters[0].queued, counters[0].at_ns = len(self.task.queue), now_ns
+        leader, *fused = (one.snapshot() for one in counters)
+        self.snapshots = [replace(leader, busy_ns=leader.busy_ns + now_ns - self.busy_since_ns), *fused]
 
 
 def _nothing() -> None:

@@ -23,7 +23,7 @@ from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.allowance import Allowance
 from tailrace.core.assembly import Surroundings, assemble
 from tailrace.core.linkbudget import LinkBudget
-from tailrace.core.messages import Alive, Assign, Failed, Member, Members, Registered, Renew, Techniques
+from tailrace.core.messages import Alive, Assign, Drain, Failed, Member, Members, Registered, Renew, Techniques
 from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
@@ -50,6 +50,7 @@ from tailrace.runtime.process import arm_watchdog, disarm_watchdog, prepare_proc
 from tailrace.runtime.recorder import Recorder, describe
 from tailrace.runtime.runner import Runner
 from tailrace.runtime.sendloop import SendLoop
+from tailrace.runtime.stuckcalls import StuckCalls
 from tailrace.runtime.taskhost import TaskHost
 from tailrace.topology import Kind
 
@@ -95,6 +96,7 @@ class WorkerProcess:
         self._opener: Opener | None = None
         self._recorder: Recorder | None = None
         self._failed = False
+        self._stuck = StuckCalls(self.leave_behind, lambda topic, text: self.tell(Notice(topic, text)))
         self.cancelling = Cancelling()
         sweep()
 
@@ -163,12 +165,23 @@ class WorkerProcess:
 
     def isolate(self, host: TaskHost) -> None:
         """Give this host, which the shared runner has let go, a runner of its own."""
+        own = self._own_runner(host)
+        own.adopt(host)
+        own.start()
+
+    def leave_behind(self, host: TaskHost) -> None:
+        """A call of this host does not return: have the others of its runner go on. The caller holds the seat."""
+        assert host.runner is not None
+        for one in host.pool.hosts if host.pool is not None else ():
+            one.wants_own_runner = one.shared and one is not host
+        host.runner.leave_behind(host, self._own_runner(host))
+
+    def _own_runner(self, host: TaskHost) -> Runner:
+        """One that is to be the host's alone."""
         host.shared = False
         if host.pool is not None:
             host.pool.read_apart()
-        own = self._new_runner(host.task.label)
-        own.adopt(host)
-        own.start()
+        return self._new_runner(host.task.label)
 
     def _new_runner(self, name: str) -> Runner:
         """Which is to be started."""
@@ -221,6 +234,8 @@ class WorkerProcess:
                     if isinstance(command.message, Members):
                         for shared in self._shared_by_node:
                             shared.follow(command.message.members)
+                    if isinstance(command.message, Drain):
+                        self._stuck.draining = True
                     if isinstance(command.message, Techniques):
                         self._switch(command.message.tail)
                     for host in self._hosts.values():
@@ -239,6 +254,7 @@ class WorkerProcess:
             logs = self._logs.take()
             if logs is not None:
                 self.tell(logs)
+            self._stuck.look(tuple(self._hosts.values()), system_clock())
             self._send_metrics()
             if system_clock() - self._heard_ns > self._lease_s * SECOND_NS:
                 orphaned()
