@@ -58,6 +58,7 @@ from tailrace.policy.tail import PLAIN, Tail
 
 TOO_LATE = "it did not start in time"
 SILENCE = "no sign of life"
+BROKEN_LINE = "its connection broke"
 
 KILLED = "killed by signal"
 """How a reason begins that says nothing of whether the next process will do better."""

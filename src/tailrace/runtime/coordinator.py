@@ -6,7 +6,6 @@ a thread of their own.
 
 from __future__ import annotations
 
-import logging
 import queue
 import socket
 import threading
@@ -14,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -21,6 +21,7 @@ import cloudpickle
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.connector import DriverSink
 from tailrace.core import coordinator as core
+from tailrace.core.coordinator import BROKEN_LINE
 from tailrace.core.failure import traceback_of
 from tailrace.core.messages import (
     Abandon,
@@ -37,7 +38,8 @@ from tailrace.errors import Fenced, ProtocolError, TailraceError
 from tailrace.metrics.edges import WatchedEdge
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus
 from tailrace.policy.tail import Tail
-from tailrace.runtime.auth import accept, answer, close_listener, new_secret
+from tailrace.runtime.acceptor import Acceptor, Serve
+from tailrace.runtime.auth import accept, answer, new_secret
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.control import (
     A_COPY,
@@ -51,15 +53,15 @@ from tailrace.runtime.control import (
     SinkCall,
     SinkReply,
 )
+from tailrace.runtime.display import Display
 from tailrace.runtime.host import Host
 from tailrace.runtime.load import LoadMeter
-from tailrace.runtime.logs import show
 from tailrace.runtime.options import RunOptions
+from tailrace.runtime.process import raise_file_limit
 from tailrace.runtime.storer import Storer
 from tailrace.topology import Role
 
-logger = logging.getLogger("tailrace")
-
+BACKLOG = 64
 TICK_S = 0.05
 PING_S = 1.0
 
@@ -108,12 +110,15 @@ class CoordinatorServer:
         self._host = host
         self._checkpoint = checkpoint
         self._first_epoch = checkpoint.next_epoch  # later ones are this run's
+        self._display = Display()
         self._storer = Storer(checkpoint, self._wrote)
         self._turned_ns = 0  # when silence was last judged
         self._secret = new_secret()
         self._plan_bytes: bytes = cloudpickle.dumps(plan)
         self._events: queue.SimpleQueue[Callable[[], list[Command]]] = queue.SimpleQueue()
         self._lines: dict[tuple[int, int], ControlLine] = {}
+        self._admitted: set[tuple[int, int]] = set()  # workers and epochs that have a connection, or soon will
+        self._admitting = threading.Lock()
         self._heard_out: dict[tuple[int, int], threading.Event] = {}  # set once a connection has been read to its end
         self._facts = {worker: _WorkerFacts() for worker in range(plan.workers)}
         self._finished = threading.Event()
@@ -134,7 +139,9 @@ class CoordinatorServer:
         )
         self._tail = options.tail  # as the user wants it, which workers may not have heard yet
         self._place = place
-        self._listener = socket.create_server((place.bind, 0), backlog=64)
+        raise_file_limit()
+        self._listener = socket.create_server((place.bind, 0), backlog=BACKLOG)
+        self._acceptor = Acceptor(self._listener, self._greet, "tailrace")
         names = [(op.name, op.operator.role.value, op.tasks) for op in plan.operators]
         watched = {edge.index: _watched(plan, edge) for edge in plan.edges if edge.feedback}
         self._progress = ProgressBuilder(
@@ -154,9 +161,10 @@ class CoordinatorServer:
     def start(self) -> None:
         self._turned_ns = system_clock()
         self._storer.start()
+        self._display.start()
         commands = self._core.start(self._turned_ns)  # at once: whoever asks for the progress finds the workers in it
         self._post(lambda: commands)
-        threading.Thread(target=self._accept, name="tailrace-accept", daemon=True).start()
+        self._acceptor.start()
         threading.Thread(target=self._decide, name="tailrace-coordinator", daemon=True).start()
 
     def drain(self) -> None:
@@ -338,7 +346,7 @@ class CoordinatorServer:
 
     def _abandon(self, command: Abandon) -> None:
         if self._core.phase in (core.Phase.STARTING, core.Phase.RUNNING):
-            logger.warning("worker %d is gone: %s; it is started again", command.worker, command.why)
+            self._display.warn(f"worker {command.worker} is gone: {command.why}; it is started again")
         self._facts[command.worker].pid = 0
         for task, home in enumerate(self.plan.home):
             operator = self.plan.operators[self.plan.operator_of[task]].operator
@@ -348,11 +356,12 @@ class CoordinatorServer:
 
     def _finish(self, error: Exception | None) -> None:
         self.error = error
-        close_listener(self._listener)
+        self._acceptor.close()
         self._host.close()
         for line in tuple(self._lines.values()):
             line.close()
         self._storer.close()
+        self._display.close()
         self._finished.set()
         self.running.set()
 
@@ -366,48 +375,56 @@ class CoordinatorServer:
             except OSError:
                 line.close()  # its reader will report the worker
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), name="tailrace-worker", daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        """One worker's connection, from its first byte to its last."""
+    def _greet(self, connection: socket.socket) -> Serve | None:
+        """The handshake with a worker. Returns what listens to it, if it is taken in."""
+        place: tuple[int, int] | None = None
         try:
             hello = accept(connection, self._secret)
             worker, epoch = hello.get("worker"), hello.get("epoch")
             if hello.get("role") != "worker" or not isinstance(worker, int) or not isinstance(epoch, int):
                 raise ProtocolError("not a worker")
-            why_not = self._why_not(worker, epoch)
+            why_not = self._admit(worker, epoch)
+            place = (worker, epoch) if why_not is None else None
             answer(connection, why_not)
         except (OSError, ProtocolError):
             connection.close()
-            return
-        if why_not is not None:
-            return
+            if place is not None:
+                self._admitted.discard(place)
+            return None
+        return None if place is None else partial(self._listen, *place, connection)
+
+    def _listen(self, worker: int, epoch: int, connection: socket.socket) -> None:
+        """One worker's connection, to its last byte."""
         line = self._lines[worker, epoch] = ControlLine(connection)
         heard_out = self._heard_out[worker, epoch] = threading.Event()
+        why = "its connection ended"
         try:
             for message in line.receive():
                 self._hear(worker, epoch, line, message)
-        except ProtocolError:
-            pass  # whoever this was, the connection is of no use any more
+        except ProtocolError as error:
+            why = f"{BROKEN_LINE}: {error}"
         except Exception as error:
             self.fail(TailraceError(f"a message of a worker cannot be read: worker={worker} cause={error!r}"))
         self._lines.pop((worker, epoch), None)
+        self._admitted.discard((worker, epoch))
         line.close()
         heard_out.set()
         time.sleep(EXIT_NEWS_S)
-        self._exited(worker, epoch, "its connection ended")
+        self._exited(worker, epoch, why)
+
+    def _admit(self, worker: int, epoch: int) -> str | None:
+        """Take this process in for its epoch, or say why not: one step, as two copies may come at once."""
+        with self._admitting:
+            why_not = self._why_not(worker, epoch)
+            if why_not is None:
+                self._admitted.add((worker, epoch))
+            return why_not
 
     def _why_not(self, worker: int, epoch: int) -> str | None:
         if worker not in self._facts:
             return f"this run has no worker {worker}"
         current = self._core.epoch_of(worker)
-        if (worker, epoch) in self._lines:
+        if (worker, epoch) in self._admitted:
             return f"epoch {epoch} of worker {worker} is not expected: {A_COPY}"
         if epoch != current:
             return f"epoch {epoch} of worker {worker} is not expected: the newest is {current}"
@@ -418,11 +435,11 @@ class CoordinatorServer:
             case Metrics():
                 self._take_metrics(worker, epoch, message)
             case Logs():
-                show(worker, message)
+                self._display.show(worker, message)
             case Notice():
                 if message.topic not in self._noticed:
                     self._noticed.add(message.topic)
-                    logger.warning("%s", message.text)
+                    self._display.warn(message.text)
             case SinkCall():
                 self._answer_sink(worker, epoch, line, message)
             case _:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
-import threading
+from functools import partial
 from typing import Any, Protocol
 
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError, SegmentError
-from tailrace.runtime.auth import accept, answer, close_listener
+from tailrace.runtime.acceptor import Acceptor, Serve
+from tailrace.runtime.auth import accept, answer
 from tailrace.runtime.cancelling import Cancelling
 from tailrace.runtime.channels import Channel, RingPart, take_ring
 from tailrace.runtime.nodelinks import KIND as LINK
@@ -48,39 +49,32 @@ class Door:
         self._secret = secret
         self._listener = socket.create_server((host, 0), backlog=BACKLOG)
         self.address = (host, int(self._listener.getsockname()[1]))
+        self._acceptor = Acceptor(self._listener, self._welcome, "welcome")
 
     def start(self) -> None:
-        threading.Thread(target=self._accept, name="accept", daemon=True).start()
+        self._acceptor.start()
 
     def close(self) -> None:
-        close_listener(self._listener)
+        self._acceptor.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._welcome, args=(connection,), name="welcome", daemon=True).start()
-
-    def _welcome(self, connection: socket.socket) -> None:
+    def _welcome(self, connection: socket.socket) -> Serve | None:
         try:
             hello = accept(connection, self._secret)
             why_not, host = self._judge(hello)
             if hello.get("kind") == QUEUE:
                 self._hand_queue(connection, hello, why_not)
-                return
+                return None
             if hello.get("kind") == LINK:
                 self._hand_link(connection, hello, why_not)
-                return
+                return None
             ring, why_no_ring = _take_offer(hello) if why_not is None else (None, None)
             answer(connection, why_not, ring=ring is not None, why_no_ring=why_no_ring)
         except (OSError, ProtocolError):
             connection.close()
-            return
+            return None
         if why_not is None and hello["kind"] == CANCELS:
-            self._house.cancelling.listen(connection)
-        elif host is not None:
+            return partial(self._house.cancelling.listen, connection)
+        if host is not None:
             kind, worker, epoch = hello["kind"], hello["worker"], hello["epoch"]
             channel = Channel(connection, ring)
             pool = host.pool
@@ -88,6 +82,7 @@ class Door:
                 pool.post(lambda: pool.take_link(host, channel, worker, epoch))  # at once: the task may be in a call
             else:
                 host.post(lambda: host.take_link(channel, kind, worker, epoch))
+        return None
 
     def _hand_queue(self, connection: socket.socket, hello: dict[str, Any], why_not: str | None) -> None:
         pools = self._house.pools

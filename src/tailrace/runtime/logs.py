@@ -1,7 +1,7 @@
 """What user code prints or logs in a worker reaches the driver, labelled with operator and task.
 
 Lines wait in a bounded buffer that the worker's heartbeat empties. When they come faster than that, the surplus is
-dropped and its number told.
+dropped and its number told. How the driver shows them is in ``display``.
 """
 
 from __future__ import annotations
@@ -94,20 +94,3 @@ def captured() -> Iterator[LogBuffer]:
         sys.stdout = stdout
         root.handlers[:] = handlers
         root.setLevel(level)
-
-
-_showing = threading.Lock()
-"""Each worker is listened to by a thread of its own, and ``print`` writes a line in two pieces."""
-
-
-def show(worker: int, logs: Logs) -> None:
-    """On the driver: print what was printed, log what was logged."""
-    with _showing:
-        for line in logs.lines:
-            label = f"[{line.label}] " if line.label else f"[worker {worker}] "
-            if line.level:
-                logging.getLogger(line.logger).log(line.level, "%s%s", label, line.text)
-            else:
-                print(f"{label}{line.text}")
-        if logs.dropped:
-            print(f"[worker {worker}] … {logs.dropped:,} more lines were dropped: they came too fast")

@@ -23,7 +23,7 @@ def prepare_process() -> None:
     """Threads that are started afterwards have it too."""
     sys.setswitchinterval(SWITCH_S)
     _end_waits_in_time()
-    _raise_file_limit()
+    raise_file_limit()
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C may reach the whole terminal; the driver drains
 
@@ -58,8 +58,8 @@ def _end_waits_in_time() -> None:
         prctl(SET_TIMER_SLACK, ctypes.c_ulong(SLACK_NS))
 
 
-def _raise_file_limit() -> None:
-    """Links are files: allow as many as the system does."""
+def raise_file_limit() -> None:
+    """Links are files, and so are connections of strangers: allow as many as the system does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
