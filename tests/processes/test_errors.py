@@ -227,6 +227,7 @@ def test_a_tuple_that_always_kills_its_worker() -> None:
     text = _fails(topology, tr.WorkerLost, max_deaths=2)
     worker = homes(topology, 2, "work")[0]
     assert text.startswith(f"a worker keeps dying: worker={worker} deaths=2 last=")
+    assert "work" in text.partition(" operators=")[2] and " pending=numbers/" in text
     assert text.endswith("does a tuple crash it?")
     assert time.monotonic() - started < 60
 

@@ -52,6 +52,8 @@ class Run:
     def __init__(self) -> None:
         positions = {0: Position(0, None), 1: Position(7, b"x")}
         self.coordinator = Coordinator(2, [0, 1], {0: 0, 1: 1}, positions, LIMITS)
+        self.coordinator.operators = {0: ["numbers"], 1: ["parse", "model"]}
+        self.coordinator.splits = {0: "numbers/0", 1: "numbers/1"}
         self.now_ns = 100
 
     def start(self) -> list[Command]:
@@ -257,7 +259,10 @@ def test_a_worker_that_keeps_dying_ends_the_run(run: Run) -> None:
         run.replace(1)
     assert run.coordinator.phase is Phase.RUNNING
     commands = run.exit(1, "exit code 9")
-    text = "a worker keeps dying: worker=1 deaths=2 last='exit code 9'; does a tuple crash it?"
+    text = (
+        "a worker keeps dying: worker=1 deaths=2 last='exit code 9' operators=parse, model "
+        "pending=numbers/0 offset 0, numbers/1 offset 7; does a tuple crash it?"
+    )
     assert isinstance(run.coordinator.error, WorkerLost) and str(run.coordinator.error) == text
     assert sent(commands, Leave) == [0] and not any(isinstance(command, StartWorker) for command in commands)
 

@@ -16,11 +16,12 @@ Its rules, each of which the fault simulation needs:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from tailrace.clock import SECOND_NS
+from tailrace.core.deaths import KILLED, SILENCE, TOO_LATE, keeps_dying
 from tailrace.core.messages import (
     Abandon,
     Address,
@@ -55,13 +56,6 @@ from tailrace.core.messages import (
 from tailrace.core.storing import Storing
 from tailrace.errors import WorkerLost, WorkersMissing
 from tailrace.policy.tail import PLAIN, Tail
-
-TOO_LATE = "it did not start in time"
-SILENCE = "no sign of life"
-BROKEN_LINE = "its connection broke"
-
-KILLED = "killed by signal"
-"""How a reason begins that says nothing of whether the next process will do better."""
 
 STABLE_NS = 60 * SECOND_NS
 """A worker that has lived so long did not die of what killed the one before it."""
@@ -126,6 +120,8 @@ class Coordinator:
     limits: CoordinatorLimits
     first_epoch: int = 1
     tail: Tail = PLAIN
+    operators: Mapping[int, Sequence[str]] = field(default_factory=dict)  # by worker, for people
+    splits: Mapping[int, str] = field(default_factory=dict)  # by index, for people
     phase: Phase = Phase.STARTING
     recoveries: int = 0
     draining: bool = False
@@ -335,7 +331,8 @@ class Coordinator:
         first_start = self.phase is Phase.STARTING and entry.state is WorkerState.STARTING
         if first_start and not why.startswith(KILLED):
             return self.fail(self._missing(worker, why), now_ns)
-        if now_ns - entry.since_ns > STABLE_NS or not self._held_back(entry):
+        held_back = self._held_back(entry)
+        if now_ns - entry.since_ns > STABLE_NS or not held_back:
             entry.deaths = 0
         entry.deaths += 1
         entry.at_death = {split: position.offset for split, position in self._storing.reached.items()}
@@ -343,7 +340,8 @@ class Coordinator:
         commands: list[Command] = [Abandon(worker, entry.epoch, why)]
         if entry.deaths >= self.limits.max_deaths:
             entry.state = WorkerState.GONE
-            text = f"a worker keeps dying: worker={worker} deaths={entry.deaths} last={why!r}; does a tuple crash it?"
+            places = [(self.splits.get(split, str(split)), entry.at_death[split]) for split in held_back]
+            text = keeps_dying(worker, entry.deaths, why, self.operators.get(worker, ()), places)
             return commands + self.fail(WorkerLost(text), now_ns)
         for task, home in self.homes.items():
             if home == worker:

@@ -81,6 +81,14 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class Opening:
+    """A task is being opened, and that takes long."""
+
+    label: str  # operator/task
+    seconds: float
+
+
+@dataclass(frozen=True)
 class SinkCall:
     """A sink's task calls its half on the driver."""
 

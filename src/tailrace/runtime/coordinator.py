@@ -10,7 +10,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +21,7 @@ import cloudpickle
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.connector import DriverSink
 from tailrace.core import coordinator as core
-from tailrace.core.coordinator import BROKEN_LINE
+from tailrace.core.deaths import BROKEN_LINE
 from tailrace.core.failure import traceback_of
 from tailrace.core.messages import (
     Abandon,
@@ -36,7 +36,7 @@ from tailrace.core.messages import (
 from tailrace.core.plan import EdgePlan, Plan
 from tailrace.errors import Fenced, ProtocolError, TailraceError
 from tailrace.metrics.edges import WatchedEdge
-from tailrace.metrics.progress import ProgressBuilder, WorkerStatus
+from tailrace.metrics.progress import ProgressBuilder, WorkerStatus, describe
 from tailrace.policy.tail import Tail
 from tailrace.runtime.acceptor import Acceptor, Serve
 from tailrace.runtime.auth import accept, answer, new_secret
@@ -48,6 +48,7 @@ from tailrace.runtime.control import (
     Logs,
     Metrics,
     Notice,
+    Opening,
     Ping,
     Setup,
     SinkCall,
@@ -94,6 +95,7 @@ LOOPBACK = Place("127.0.0.1", "127.0.0.1")
 class _WorkerFacts:
     pid: int = 0
     host: str = ""
+    opening: str = ""  # a task that takes long to open, and for how long already
     cpu_seconds: dict[int, float] = field(default_factory=dict)  # by epoch: late news of a dead one is not lost
 
 
@@ -136,6 +138,8 @@ class CoordinatorServer:
             limits=options.coordinator,
             first_epoch=checkpoint.next_epoch,
             tail=options.tail,
+            operators={worker: _operators_on(plan, worker) for worker in range(plan.workers)},
+            splits={split.index: split.key for split in plan.splits},
         )
         self._tail = options.tail  # as the user wants it, which workers may not have heard yet
         self._place = place
@@ -214,22 +218,30 @@ class CoordinatorServer:
     def progress(self) -> dict[str, Any]:
         """What the run has done so far; rates are since the last call."""
         with self._progress_lock:
+            workers = [self._status(worker) for worker in range(self.plan.workers)]
             return self._progress.build(
                 system_clock(),
                 datetime.now(UTC).isoformat(timespec="milliseconds"),
-                [self._status(worker) for worker in range(self.plan.workers)],
+                workers,
                 self._core.recoveries,
                 sorted(self._state_lost),
-                status=self._describe(),
+                status=self._describe(workers),
                 tail=self._tail.names(),
             )
 
-    def _describe(self) -> str | None:
+    def _describe(self, workers: Sequence[WorkerStatus]) -> str:
         if self._finished.is_set():
             return "failed" if self.error is not None else "finished"
         if self._core.phase is core.Phase.LEAVING:
             return "stopping"
-        return "draining" if self._core.draining else None
+        if self._core.draining:
+            return "draining"
+        slow = [
+            facts.opening
+            for worker, facts in self._facts.items()
+            if facts.opening and self._core.state_of(worker) is core.WorkerState.OPENING
+        ]
+        return "; ".join([describe(workers), *slow])
 
     def _status(self, worker: int) -> WorkerStatus:
         facts = self._facts[worker]
@@ -437,16 +449,29 @@ class CoordinatorServer:
             case Logs():
                 self._display.show(worker, message)
             case Notice():
-                if message.topic not in self._noticed:
-                    self._noticed.add(message.topic)
-                    self._display.warn(message.text)
+                self._notice(message.topic, message.text)
+            case Opening():
+                self._facts[
+                    worker
+                ].opening = f"worker {worker} has been opening {message.label} for {message.seconds:.0f} s"
+                self._notice(
+                    f"open {epoch} {message.label}",
+                    f"a task does not get open: task={message.label} worker={worker} seconds={message.seconds:.0f}; "
+                    "does its open() wait for something?",
+                )
             case SinkCall():
                 self._answer_sink(worker, epoch, line, message)
             case _:
                 if isinstance(message, Registered):
-                    self._facts[worker].pid, self._facts[worker].host = message.pid, message.host
+                    facts = self._facts[worker]
+                    facts.pid, facts.host, facts.opening = message.pid, message.host, ""
                 received_ns = system_clock()  # not when it is handled: that may be late through no fault of the worker
                 self._post(lambda: self._core.handle(message, received_ns))
+
+    def _notice(self, topic: str, text: str) -> None:
+        if topic not in self._noticed:
+            self._noticed.add(topic)
+            self._display.warn(text)
 
     def _take_metrics(self, worker: int, epoch: int, metrics: Metrics) -> None:
         with self._progress_lock:
@@ -472,6 +497,11 @@ class CoordinatorServer:
             return []
 
         self._post(decide)
+
+
+def _operators_on(plan: Plan, worker: int) -> list[str]:
+    tasks = [task for task, home in enumerate(plan.home) if home == worker]
+    return list(dict.fromkeys(plan.operators[plan.operator_of[task]].name for task in tasks))
 
 
 def _watched(plan: Plan, edge: EdgePlan) -> WatchedEdge:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from tailrace.clock import system_clock
 from tailrace.connector import Reader, SinkContext, SplitStart, Writer
 from tailrace.core.assembly import Bodies, first_offset
 from tailrace.core.failure import told_by
@@ -42,6 +43,7 @@ class Opener:
     elapsed_ns: int
     first_epoch: int
     call_driver: Callable[[str, int, Any], Any]
+    opening: tuple[str, int] | None = None  # the task that is being opened, and since when
     _closers: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
 
     def open(self, leader: int, members: tuple[int, ...], positions: dict[int, Position]) -> Bodies:
@@ -68,6 +70,7 @@ class Opener:
     def _guarded(self, number: int, opening: Callable[[], Any]) -> Any:
         """Errors while opening name the task; what is printed is labelled with it."""
         running.label = self.plan.label(number)
+        self.opening = (running.label, system_clock())
         try:
             return opening()
         except (Fenced, NotRepeatable):
@@ -77,6 +80,7 @@ class Opener:
             raise TaskError(operator, self.plan.task_index(number), "(while opening)", told_by(error)) from None
         finally:
             running.label = ""
+            self.opening = None
 
     def _function(self, operator: OperatorPlan, number: int) -> Callable[[Any], Any]:
         body = operator.operator.body

@@ -36,7 +36,7 @@ from tailrace.runtime.asyncrunner import AsyncRunner
 from tailrace.runtime.auth import dial
 from tailrace.runtime.cancelling import Cancelling
 from tailrace.runtime.channels import Channel
-from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Notice, Ping, Setup, SinkCall, SinkReply
+from tailrace.runtime.control import Bootstrap, ControlLine, Metrics, Notice, Opening, Ping, Setup, SinkCall, SinkReply
 from tailrace.runtime.dialing import Dialer
 from tailrace.runtime.door import Door
 from tailrace.runtime.links import OutLink
@@ -56,6 +56,9 @@ from tailrace.topology import Kind
 
 HELD_S = 8.0
 """A worker whose beats stay away for so long has a call that holds the interpreter, if the driver is not as patient."""
+
+SLOW_OPEN_S = 5.0
+"""A task that takes so long to open is named: a model may take as long to load, and a hanging one takes for ever."""
 
 GRACE_S = 1.0
 """How much longer a worker may go without a beat than anybody could count on it."""
@@ -256,6 +259,7 @@ class WorkerProcess:
                 self.tell(logs)
             self._stuck.look(tuple(self._hosts.values()), system_clock())
             self._send_metrics()
+            self._tell_opening()
             if system_clock() - self._heard_ns > self._lease_s * SECOND_NS:
                 orphaned()
         disarm_watchdog()
@@ -265,6 +269,12 @@ class WorkerProcess:
         """After so long without a beat no driver counts on this worker any more."""
         timeout_s = 0.0 if self._setup is None else self._setup.options.heartbeat_timeout_s
         return max(HELD_S, timeout_s) + GRACE_S
+
+    def _tell_opening(self) -> None:
+        """A user's ``open`` may wait for something that never comes, and the run with it."""
+        opening = None if self._opener is None else self._opener.opening
+        if opening is not None and system_clock() - opening[1] > SLOW_OPEN_S * SECOND_NS:
+            self.tell(Opening(opening[0], (system_clock() - opening[1]) / SECOND_NS))
 
     def _send_metrics(self) -> None:
         snapshots = [snapshot for host in tuple(self._hosts.values()) for snapshot in host.snapshots]

@@ -14,7 +14,8 @@ from typing import Any
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.core.circle import Circle
-from tailrace.core.coordinator import SILENCE, Coordinator, CoordinatorLimits, Phase
+from tailrace.core.coordinator import Coordinator, CoordinatorLimits, Phase
+from tailrace.core.deaths import SILENCE
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.messages import (
     Abandon,
