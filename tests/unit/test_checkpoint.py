@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from tailrace.core.messages import Position
 from tailrace.core.plan import Plan, make_plan
 from tailrace.errors import OptionError
 from tailrace.runtime.checkpoint import Checkpoint
-from tailrace.runtime.connectors import from_iterable, from_lines, to_list
+from tailrace.runtime.connectors import disk, from_iterable, from_lines, to_list
 from tailrace.topology import Topology
 
 
@@ -59,6 +61,96 @@ def test_a_file_that_is_no_checkpoint(tmp_path: Path, content: str) -> None:
     (tmp_path / "checkpoint.json").write_text(content)
     with pytest.raises(OptionError, match=r"checkpoint cannot be read: file=.*checkpoint.json cause=.*; is it one of"):
         Checkpoint(str(tmp_path), plan())
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"topology": None}, "topology=None"),
+        ({"positions": [1]}, "positions=[1]"),
+        ({"positions": {"s/0/2": 7}}, "last is missing"),
+        ({"positions": {"s/0/2": {"offset": "7", "last": None}}}, "offset='7'"),
+        ({"positions": {"s/0/2": {"offset": 7, "last": "?"}}}, "Only base64 data is allowed"),
+        ({"next_epoch": "4"}, "next_epoch='4'"),
+        ({"next_epoch": True}, "next_epoch=True"),
+        ({"job_id": 5}, "job_id=5"),
+    ],
+)
+def test_a_checkpoint_with_a_part_that_is_none(tmp_path: Path, change: dict[str, Any], cause: str) -> None:
+    Checkpoint(tmp_path, plan()).close()
+    path = tmp_path / "checkpoint.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    text = f"checkpoint cannot be read: file={path} cause={cause}; is it one of ours?"
+    with pytest.raises(OptionError, match=f"^{re.escape(text)}$"):
+        Checkpoint(tmp_path, plan())
+
+
+@pytest.mark.parametrize("name", ["topology", "positions", "next_epoch", "job_id", "version"])
+def test_a_checkpoint_that_lacks_a_part(tmp_path: Path, name: str) -> None:
+    Checkpoint(tmp_path, plan()).close()
+    path = tmp_path / "checkpoint.json"
+    path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != name}))
+    with pytest.raises(OptionError, match=f"checkpoint cannot be read: .* cause={name} is missing; is it one of ours"):
+        Checkpoint(tmp_path, plan())
+
+
+@pytest.mark.parametrize("name", ["lock", "checkpoint.new"])
+def test_nothing_is_written_through_a_link(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "c"
+    folder.mkdir()
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (folder / name).symlink_to(precious)
+    try:
+        Checkpoint(folder, plan()).close()
+    except OptionError as refusal:
+        assert str(refusal).startswith(f"not a folder to write to: checkpoint={folder} cause=")
+    assert precious.read_text() == "mine"
+
+
+def test_what_lies_in_the_lock_stays(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("mine")
+    Checkpoint(tmp_path, plan()).close()
+    assert (tmp_path / "lock").read_text() == "mine"
+
+
+def test_new_folders_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(disk, "sync_directory", synced.append)
+    Checkpoint(tmp_path / "a" / "b" / "c", plan()).close()
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+
+
+def stateful(*names: str) -> Plan:
+    topology = Topology("t")
+    stream = topology.source("s", from_iterable(range(10)))
+    for name in names:
+        stream = stream.map(name, str, stateful=name.isupper())
+    stream.sink("out", to_list())
+    return make_plan(topology, 2)
+
+
+def test_a_checkpoint_holds_no_state(tmp_path: Path) -> None:
+    first = Checkpoint(tmp_path, stateful("a", "B", "C"))
+    assert first.lost_state(restart=False) == []
+    first.store({0: Position(0, None)}, 4)
+    first.close()
+    again = Checkpoint(tmp_path, stateful("a", "B", "C"))
+    assert again.lost_state(restart=False) == [], "nothing is durable yet: it begins at the start"
+    again.store({0: Position(3, None)}, 4)
+    again.close()
+    resumed = Checkpoint(tmp_path, stateful("a", "B", "C"))
+    text = (
+        f"a checkpoint holds no state: checkpoint={tmp_path} stateful=B, C; "
+        "shall it begin anew from the middle of the stream? Say state='restart'"
+    )
+    with pytest.raises(OptionError, match=f"^{re.escape(text)}$"):
+        resumed.lost_state(restart=False)
+    assert resumed.lost_state(restart=True) == ["B", "C"]
+    resumed.close()
+    without = Checkpoint(tmp_path, stateful("a", "b"))
+    assert without.lost_state(restart=False) == []
+    without.close()
 
 
 def test_splits_that_are_gone_would_be_read_again(tmp_path: Path) -> None:

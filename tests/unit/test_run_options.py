@@ -40,6 +40,7 @@ from tailrace.runtime.options import RunOptions
         ({"outgoing_tuples": 1.5}, "option must be a whole number: outgoing_tuples=1.5; did you mix two up?"),
         ({"feedback_share": 3}, "more than a core: feedback_share=3; did you mean 0.03?"),
         ({"feedback_share": 0}, "option must be a positive number: feedback_share=0; did you mix two up?"),
+        ({"state": "forget"}, "nothing to do with state: state='forget': did you mean 'restart'?"),
         ({"record": True}, "not a folder: record=True; did you mix two options up?"),
     ],
 )

@@ -49,6 +49,11 @@ FILE_MODULE = "__tailrace_file__"  # no module that workers could import: what t
     help="Remember here how far the run got. The next run with the same folder goes on from there.",
 )
 @click.option(
+    "--state",
+    type=click.Choice(["restart"]),
+    help="Let operators with state begin anew where a checkpoint is resumed, which holds none.",
+)
+@click.option(
     "--record",
     type=click.Path(file_okay=False),
     metavar="DIR",
@@ -72,6 +77,7 @@ def run(
     conf: Conf,
     workers: int | None,
     checkpoint: str | None,
+    state: str | None,
     record: str | None,
     replay: str | None,
     shared_queues: str | None,
@@ -108,7 +114,8 @@ def run(
         scheduler = None if send is None else named_send(send)
         chosen = Tail(rule, shared_queues, scheduler)
         tail = None if chosen == PLAIN else chosen
-        options: dict[str, Any] = {"workers": workers, "checkpoint": checkpoint, "record": record, "tail": tail}
+        options: dict[str, Any] = {"workers": workers, "checkpoint": checkpoint, "state": state, "record": record}
+        options["tail"] = tail
         handle: Run = topology.run(spark, **{name: value for name, value in options.items() if value is not None})
         stack.enter_context(stopped_at_the_end(handle))
         if metrics_port is not None:

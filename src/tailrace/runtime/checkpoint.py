@@ -17,6 +17,7 @@ from typing import IO, Any
 from tailrace.core.messages import Position
 from tailrace.core.plan import Plan
 from tailrace.errors import OptionError
+from tailrace.runtime.connectors.disk import make_directory, sync_directory, write_file
 from tailrace.topology import Role
 
 VERSION = 1
@@ -29,13 +30,13 @@ class Checkpoint:
         self._plan = plan
         self._keys = {split.index: split.key for split in plan.splits}
         self._folder = None if folder is None else Path(folder).absolute()
-        self._lock: IO[str] | None = None
+        self._lock: IO[bytes] | None = None
         self.job_id = uuid.uuid4().hex
         self.next_epoch = 1
         self._known: dict[str, Position] = {}
         if self._folder is not None:
             try:
-                self._folder.mkdir(parents=True, exist_ok=True)
+                make_directory(self._folder)
                 self._lock = self._take_lock(self._folder)
             except OSError as error:
                 raise OptionError(f"not a folder to write to: checkpoint={self._folder} cause={error}") from error
@@ -44,6 +45,21 @@ class Checkpoint:
             except BaseException:
                 self.close()
                 raise
+
+    def lost_state(self, restart: bool) -> list[str]:
+        """Operators whose state was lost with the run that this one goes on from. OptionError unless they may restart.
+
+        State is in memory only. A run that begins at the start needs none.
+        """
+        names = [plan.name for plan in self._plan.operators if plan.operator.stateful]
+        if not names or not any(position.offset for position in self._known.values()):
+            return []
+        if not restart:
+            raise OptionError(
+                f"a checkpoint holds no state: checkpoint={self._folder} stateful={', '.join(names)}; "
+                "shall it begin anew from the middle of the stream? Say state='restart'"
+            )
+        return names
 
     def positions(self) -> dict[int, Position]:
         """Where to begin, by split index."""
@@ -64,8 +80,8 @@ class Checkpoint:
             self._lock.close()
             self._lock = None
 
-    def _take_lock(self, folder: Path) -> IO[str]:
-        lock = (folder / "lock").open("w")
+    def _take_lock(self, folder: Path) -> IO[bytes]:
+        lock = os.fdopen(os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "rb")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -78,18 +94,21 @@ class Checkpoint:
             self._write()
             return
         try:
-            stored: dict[str, Any] = json.loads(path.read_text())
-            if stored["version"] != VERSION:
-                raise ValueError(f"version {stored['version']}")
-            self.job_id = stored["job_id"]
-            self.next_epoch = stored["next_epoch"]
-            self._known = {key: _load_position(value) for key, value in stored["positions"].items()}
-        except (ValueError, KeyError, TypeError) as error:
+            stored = json.loads(path.read_text())
+            version = _field(stored, "version", int)
+            if version != VERSION:
+                raise ValueError(f"version {version}")
+            topology = _field(stored, "topology", str)
+            self.job_id = _field(stored, "job_id", str)
+            self.next_epoch = _field(stored, "next_epoch", int)
+            positions = _field(stored, "positions", dict)
+            self._known = {key: _load_position(value) for key, value in positions.items()}
+        except ValueError as error:
             raise OptionError(f"checkpoint cannot be read: file={path} cause={error}; is it one of ours?") from error
-        if stored["topology"] != self._plan.name:
+        if topology != self._plan.name:
             raise OptionError(
                 f"checkpoint belongs to another topology: checkpoint={path.parent} topology={self._plan.name} "
-                f"found={stored['topology']}; did you mean another folder?"
+                f"found={topology}; did you mean another folder?"
             )
         self._check_splits()
 
@@ -117,16 +136,10 @@ class Checkpoint:
         }
         path = self._folder / "checkpoint.json"
         fresh = path.with_suffix(".new")
-        with fresh.open("w") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
+        fresh.unlink(missing_ok=True)  # what lies there may be a link to something else
+        write_file(fresh, json.dumps(content).encode())
         fresh.replace(path)
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_directory(self._folder)
 
 
 def _store_position(position: Position) -> dict[str, Any]:
@@ -134,6 +147,16 @@ def _store_position(position: Position) -> dict[str, Any]:
     return {"offset": position.offset, "last": last}
 
 
-def _load_position(stored: dict[str, Any]) -> Position:
-    last = stored["last"]
-    return Position(stored["offset"], None if last is None else base64.b64decode(last))
+def _load_position(stored: Any) -> Position:
+    last = _field(stored, "last", str | None)
+    return Position(_field(stored, "offset", int), None if last is None else base64.b64decode(last, validate=True))
+
+
+def _field(stored: Any, name: str, kind: Any) -> Any:
+    """A part of what was read. ValueError unless it is there and what it should be."""
+    if not isinstance(stored, dict) or name not in stored:
+        raise ValueError(f"{name} is missing")
+    value = stored[name]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{name}={value!r}")
+    return value

@@ -57,7 +57,7 @@ from tailrace.runtime.control import (
 from tailrace.runtime.display import Display
 from tailrace.runtime.host import Host
 from tailrace.runtime.load import LoadMeter
-from tailrace.runtime.options import RunOptions
+from tailrace.runtime.options import RESTART, RunOptions
 from tailrace.runtime.process import raise_file_limit
 from tailrace.runtime.storer import Storer
 from tailrace.topology import Role
@@ -126,7 +126,7 @@ class CoordinatorServer:
         self._finished = threading.Event()
         self.running = threading.Event()  # all workers have been ready once
         self.error: Exception | None = None
-        self._state_lost: set[str] = set()
+        self._state_lost = set(checkpoint.lost_state(options.state == RESTART))
         self._noticed: set[str] = set()  # topics that the user has heard of
         sources = [op for op in plan.operators if op.operator.role is Role.SOURCE]
         tasks = [op.first_task + index for op in sources for index in range(op.tasks)]

@@ -48,7 +48,7 @@ class SubprocessHost:
 
     def start(self, bootstrap: Bootstrap, exited: Exited) -> None:
         command = [*self._prefixes.get(bootstrap.worker, ()), sys.executable, "-m", "tailrace.runtime"]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(path) or str(Path.cwd()) for path in sys.path)}
         process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0)  # not for Ctrl-C
         with self._lock:
             self._processes[bootstrap.worker, bootstrap.epoch] = process

@@ -17,6 +17,9 @@ from tailrace.policy.tail import NODE, PLAIN, WORKER, Tail
 
 MEGABIT_BYTES = 125_000
 
+RESTART = "restart"
+"""What operators with state may do that a checkpoint does not hold."""
+
 BEAT_S = 0.25
 """How often a worker says that it is alive."""
 
@@ -39,6 +42,7 @@ class RunOptions:
 
     workers: int = 2
     checkpoint: str | PathLike[str] | None = None  # a folder that a later run can resume from
+    state: str | None = None  # "restart": operators with state may begin anew where a checkpoint is resumed
     max_pending: int = 65_536  # roots a source task may have under way; bounds memory, and rate x commit interval
     heartbeat_timeout_s: float = 3.0  # a function that holds the interpreter longer counts as dead
     start_timeout_s: float = 60.0  # a busy machine can take long to start an interpreter
@@ -59,6 +63,10 @@ class RunOptions:
             if field.name in ("checkpoint", "record"):
                 if value is not None and not isinstance(value, str | PathLike):
                     raise OptionError(f"not a folder: {field.name}={value!r}; did you mix two options up?")
+                continue
+            if field.name == "state":
+                if value not in (None, RESTART):
+                    raise OptionError(f"nothing to do with state: state={shorten(value)}: did you mean 'restart'?")
                 continue
             if field.name == "tail":
                 if not isinstance(value, Tail):

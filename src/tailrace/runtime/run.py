@@ -78,8 +78,10 @@ class Run:
     @property
     def status(self) -> dict[str, Any]:
         last = self.lastProgress
+        message = "waiting for workers" if self._server.phase is Phase.STARTING else self._state()
+        lost = ", ".join(last["stateLost"]) if last else ""
         return {
-            "message": "waiting for workers" if self._server.phase is Phase.STARTING else self._state(),
+            "message": f"{message}; state lost: {lost}" if lost else message,
             "isDataAvailable": bool(last and last["pending"]),
             "isTriggerActive": self._server.phase is Phase.RUNNING,
         }

@@ -85,7 +85,7 @@ class SparkHost:
             return None
         description = f"tailrace {self._name}: worker {bootstrap.worker}"
         self._jobs.begin(bootstrap.worker, bootstrap.epoch, description)
-        function: Any = entry(bootstrap, [folder for folder in sys.path if folder], VERSION)
+        function: Any = entry(bootstrap, [str(folder) for folder in sys.path if folder], VERSION)
         (row,) = self._spark.range(0, 1, 1, 1).mapInArrow(function, SCHEMA).collect()
         why: str | None = row.why
         return why

@@ -1,0 +1,37 @@
+"""How worker processes are started."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace.runtime.control import Bootstrap
+from tailrace.runtime.host import SubprocessHost
+
+
+class Process:
+    """Nothing is started."""
+
+    def __init__(self, command: list[str], **options: Any) -> None:
+        self.environment: dict[str, str] = options["env"]
+        self.stdin = io.BytesIO()
+        Process.last = self
+
+    last: Process
+
+    def wait(self) -> int:
+        return 0
+
+
+def test_a_search_path_may_hold_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "path", [tmp_path / "mine", "", "/usr/lib"])
+    monkeypatch.setattr(subprocess, "Popen", Process)
+    SubprocessHost().start(Bootstrap(("127.0.0.1", 1), b"secret", 0, 1), lambda *_: None)
+    expected = os.pathsep.join([str(tmp_path / "mine"), str(Path.cwd()), "/usr/lib"])
+    assert Process.last.environment["PYTHONPATH"] == expected
