@@ -348,3 +348,21 @@ def test_an_error_on_the_terminal(tmp_path: Path) -> None:
     assert driver.process.returncode == 1
     assert "return 1 // (number - 5)" in output and "ZeroDivisionError" in output
     assert output.rstrip().endswith("operator failed: operator=broken task=0 tuple=5")
+
+
+def forget_to_return(number: int) -> None:
+    number + 1  # noqa: B018
+
+
+@pytest.mark.parametrize(("function", "warnings"), [(forget_to_return, 1), (same, 0)])
+def test_a_function_that_forgets_to_return_is_warned_of_once(
+    function: Any, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    topology = tr.Topology("forgetful")
+    numbers = topology.source("numbers", tr.from_iterable(range(1000)))
+    numbers.map("add", function, tasks=2).sink("out", tr.to_call(same))
+    with running(topology, workers=2) as run:
+        finish(run)
+    told = [record.getMessage() for record in caplog.records if "returned None" in record.getMessage()]
+    assert len(told) == warnings
+    assert all(line.endswith(": did you forget to return?") and "operator=add" in line for line in told)

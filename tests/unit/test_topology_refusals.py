@@ -205,9 +205,8 @@ def test_things_that_are_no_source(topology: Topology) -> None:
 
 
 def test_things_that_are_no_sink(lines: Stream) -> None:
-    assert text_of(lines.sink, "x", print) == (
-        "not a sink: operator=x type=builtin_function_or_method missing=open,committing: "
-        "did you mean a connector such as to_jsonl(…)?"
+    assert text_of(lines.sink, "x", "rows") == (
+        "not a sink: operator=x type=str missing=open,committing: did you mean a connector such as to_jsonl(…)?"
     )
     assert text_of(lines.sink, "x", AnySink) == (
         "not a sink but a class: operator=x class=AnySink: did you forget the parentheses?"

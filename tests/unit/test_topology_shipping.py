@@ -214,3 +214,45 @@ def test_what_can_travel_does(lines: Stream) -> None:
     offset = 3
     lines.map("lookup", lambda key: key + offset)
     assert lines.topology.operator("lookup").body(1) == 4
+
+
+def spark_object(module: str, name: str, pickles: bool = False) -> Any:
+    """Known by the names of its type, as this layer does not import Spark."""
+    kind = type(name, (), {"__module__": module})
+    if not pickles:
+
+        def refuse(self: Any) -> Any:
+            raise RuntimeError("not outside of the driver")
+
+        kind.__reduce__ = refuse  # type: ignore[method-assign]
+    return kind()
+
+
+NO_SESSION = "workers have no Spark session; could the driver do this?"
+COLLECT = "did you mean to collect() it first, or from_dataframe(…) as a source?"
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "pickles", "hint"),
+    [
+        ("pyspark.sql.classic.dataframe", "DataFrame", False, COLLECT),
+        ("pyspark.core.rdd", "RDD", False, COLLECT),
+        ("pyspark.sql.session", "SparkSession", False, NO_SESSION),
+        ("pyspark.core.context", "SparkContext", False, NO_SESSION),
+        ("py4j.java_gateway", "JavaObject", False, NO_SESSION),
+        ("pyspark.core.broadcast", "Broadcast", True, "did you mean its .value, taken on the driver?"),
+        ("pyspark.accumulators", "Accumulator", True, "did you mean to count rows at a sink?"),
+    ],
+)
+def test_what_only_a_driver_has(lines: Stream, module: str, name: str, pickles: bool, hint: str) -> None:
+    captured = spark_object(module, name, pickles)
+    captured.inside = threading.Lock()  # none of the user's business
+    assert text_of(lines.map, "lookup", lambda value: captured) == (
+        f"a Spark object cannot be used in a worker: operator=lookup variable=captured type={module}.{name}: {hint}"
+    )
+
+
+def test_a_row_of_spark_is_a_value_like_any_other(lines: Stream) -> None:
+    pyspark_sql = pytest.importorskip("pyspark.sql")
+    row = pyspark_sql.Row(id=1)
+    lines.map("lookup", lambda value: row.id)

@@ -12,6 +12,7 @@ from tailrace.clock import MILLISECOND_NS, Clock
 from tailrace.connector import CommittingWriter, Reader, Writer
 from tailrace.core.allowance import Allowance
 from tailrace.core.cancelled import Cancelled
+from tailrace.core.empties import Empties, Say, say_nothing
 from tailrace.core.ledger import Ledger, LedgerLimits
 from tailrace.core.messages import Position
 from tailrace.core.opentask import AsyncTask, BatchTask
@@ -67,6 +68,7 @@ class Surroundings:
     tail: Tail = PLAIN
     cancelled: Cancelled = field(default_factory=Cancelled)
     allowance: Allowance = field(default_factory=Allowance)
+    say: Say = say_nothing
 
 
 def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
@@ -135,6 +137,8 @@ class _Builder:
         outgoing = [edge for edge in plan.edges if edge.upstream == operator.index]
         main = [self._out(task, index, edge, counters) for edge in outgoing if edge.port is Port.MAIN]
         wiring.outs = tuple(main)
+        if operator.operator.role in (Role.MAP, Role.MAP_BATCH):
+            wiring.outs = (Empties(wiring, self._around.say), *main)
         letters = [edge for edge in outgoing if edge.port is Port.DEAD_LETTERS]
         wiring.letters = tuple(self._out(task, index, edge, counters) for edge in letters)
         for out in main:

@@ -41,6 +41,9 @@ MAX_BUNDLE = 64
 """Tuples in one bundle. A call that emits more makes several: a receiver's queue is bounded in bundles, and what comes
 of a bundle leaves when all of it has been run."""
 
+PROOF = 16
+"""Bundles whose keys are worked out even if there is only one task to send them to."""
+
 LINEAGE_SHIFT = 33
 """The upper bits of a lineage pick the task: multiplication mixes upwards, so they are the best ones."""
 
@@ -124,6 +127,9 @@ class LaneOut:
         self._new_id: Callable[[int], int] = rng.getrandbits
         self._choose = self._by_lineage if edge.by_lineage else chooser.choose_many if chooser else None
         self.unroutable: Unroutable = _raise
+        # One task needs no key, but a key that is wrong should not wait for a second task to be found out.
+        self._unproven = PROOF if getattr(edge.grouping, "key", None) is not None else 0
+        self._straight = len(lanes) == 1 and not self._unproven
 
     def send(
         self,
@@ -142,7 +148,7 @@ class LaneOut:
         if self._lineages:
             assert parents is not None
             lineages = child_lineages(parents, self._salt, indices)
-        if len(self.lanes) == 1:
+        if self._straight:
             ack = self._new_id(64)
             if lineages is not None and self.edge.grouping.name == "broadcast":
                 lineages = broadcast_lineages(lineages, 0)
@@ -153,6 +159,9 @@ class LaneOut:
             choices = self._choose(lineages if self.edge.by_lineage else values)  # type: ignore[arg-type]
         except CAUGHT as error:
             return self._send_routable(emission, split, offset, values, parents, indices, error)
+        if self._unproven and len(self.lanes) == 1:
+            self._unproven -= 1
+            self._straight = not self._unproven
         if len(values) == 1 and choices[0] != ALL:
             ack = self._new_id(64)
             self.lanes[choices[0]].bundles.append((emission, split, offset, ack, lineages, values))

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from tailrace.errors import TopologyError, shorten
+from tailrace.policy.calling import misfit
 from tailrace.policy.hashing import stable_hash
 
 Key = Callable[[Any], Any] | str | int
@@ -41,6 +42,12 @@ def checked_key(grouping: str, key: Key | None) -> Key:
         raise TopologyError(
             f"a grouping's key is neither a function nor the name or position of an item: grouping={grouping} "
             f"key={shorten(key)}: did you mean {grouping}(lambda value: …)?"
+        )
+    signature = misfit(key, 1) if callable(key) else None
+    if signature is not None:
+        raise TopologyError(
+            f"a grouping's key function does not take one tuple: grouping={grouping} signature={signature}: "
+            f"did you mean {grouping}(lambda value: …)?"
         )
     return key
 

@@ -317,6 +317,7 @@ class WorkerProcess:
             tail=assign.tail,
             cancelled=self.cancelling.emissions,
             allowance=Allowance(len(first), options.feedback_share),
+            say=lambda topic, text: self.tell(Notice(topic, text)),
         )
         hosts: dict[int, TaskHost] = {}
         for leader, members in plan.units(self.worker):

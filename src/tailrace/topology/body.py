@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from tailrace.errors import TopologyError
+from tailrace.policy.calling import misfit
 from tailrace.topology.graph import Role
 
 
@@ -52,6 +53,44 @@ def check_body(operator: str, role: Role, body: Any) -> None:
         raise TopologyError(
             f"a generator gives no single result: operator={operator} role={role.value}: did you mean flat_map?"
         )
+    _check_arguments(operator, role, body)
+
+
+def _check_arguments(operator: str, role: Role, body: Any) -> None:
+    """Whether all that will be called can take what it will be given."""
+    what = "list" if role is Role.MAP_BATCH else "tuple"
+    signature = misfit(body, 0 if is_factory(body) else 1)
+    inner = _unwrap(body)
+    name = getattr(inner, "__qualname__", type(inner).__qualname__)
+    if not is_factory(body):
+        if signature is not None:
+            raise TopologyError(
+                f"a function does not take one {what}: operator={operator} function={name} signature={signature}: "
+                "did you mean def f(value)?"
+            )
+        return
+    if signature is not None:
+        raise TopologyError(
+            f"a class is called without arguments, once a task, and wants some: operator={operator} class={name} "
+            f"signature={signature}: did you mean functools.partial({name}, …)?"
+        )
+    for method, takes, arguments in (("process", f"one {what}", 1), ("open", "a context", 1), ("close", "nothing", 0)):
+        signature = _method_misfit(inner, method, arguments)
+        if signature is not None:
+            hint = {"process": "(self, value)", "open": "(self, context)", "close": "(self)"}[method]
+            raise TopologyError(
+                f"{method} does not take {takes}: operator={operator} class={name} signature={signature}: "
+                f"did you mean def {method}{hint}?"
+            )
+
+
+def _method_misfit(cls: type, name: str, arguments: int) -> str | None:
+    found = inspect.getattr_static(cls, name, None)
+    method = getattr(cls, name, None)
+    if method is None or not callable(method):
+        return None
+    bound = isinstance(found, staticmethod | classmethod) or not inspect.isfunction(method)
+    return misfit(method, arguments if bound else arguments + 1)
 
 
 def _refuse_object(operator: str, body: Any) -> None:

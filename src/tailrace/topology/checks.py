@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from tailrace.errors import TopologyError, shorten
+from tailrace.policy.calling import misfit
 from tailrace.policy.feedback import has_feedback
 from tailrace.policy.grouping import Grouping
 from tailrace.policy.oracle import FullKnowledge
@@ -46,10 +47,18 @@ def check_wait(operator: str, value: Any) -> float:
     )
 
 
+def check_flag(operator: str, option: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise TopologyError(
+        f"{option} is neither True nor False: operator={operator} {option}={shorten(value)}: did you mix two up?"
+    )
+
+
 def check_choice(operator: str, option: str, choices: type[_Choice], value: Any) -> _Choice:
     try:
         return choices(value)
-    except ValueError:
+    except (ValueError, TypeError):
         valid = ", ".join(repr(choice.value) for choice in choices)
         raise TopologyError(
             f"unknown {option}: operator={operator} {option}={shorten(value)}: did you mean one of {valid}?"
@@ -75,10 +84,28 @@ def check_grouping(operator: str, grouping: Any) -> Grouping:
 
 def check_source(operator: str, source: Any) -> None:
     _check_connector(operator, source, "source", ("splits", "open", "replayable"), "from_iterable(…)")
+    _check_calls(operator, source, {"splits": "tasks", "open": "start"})
 
 
 def check_sink(operator: str, sink: Any) -> None:
+    if callable(sink) and not isinstance(sink, type) and not hasattr(sink, "open"):
+        name = getattr(sink, "__name__", type(sink).__name__)
+        shown = name if name.isidentifier() else "f"
+        raise TopologyError(
+            f"not a sink but a function: operator={operator} function={name}: did you mean to_call({shown})?"
+        )
     _check_connector(operator, sink, "sink", ("open", "committing"), "to_jsonl(…)")
+    _check_calls(operator, sink, {"open": "context"})
+
+
+def _check_calls(operator: str, connector: Any, methods: Mapping[str, str]) -> None:
+    for method, argument in methods.items():
+        signature = misfit(getattr(connector, method), 1)
+        if signature is not None:
+            raise TopologyError(
+                f"a connector's {method} does not take one argument: operator={operator} "
+                f"type={type(connector).__qualname__} signature={signature}: did you mean {method}(self, {argument})?"
+            )
 
 
 def _check_connector(operator: str, connector: Any, what: str, interface: tuple[str, ...], example: str) -> None:

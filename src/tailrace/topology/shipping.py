@@ -7,6 +7,7 @@ Python's own message says *what* cannot be pickled ("cannot pickle '_thread.lock
 from __future__ import annotations
 
 import dis
+import io
 from collections.abc import Iterator
 from functools import partial
 from types import BuiltinMethodType, CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType
@@ -33,24 +34,51 @@ def check_shippable(operator: str, what: str, thing: Any) -> None:
     if error is None:
         return
     path, culprit = _find_culprit(thing, "", _DEPTH_LIMIT, set())
-    facts = [f"operator={operator}", path, f"type={type(culprit).__module__}.{type(culprit).__qualname__}"]
-    raise TopologyError(
-        f"a {what} cannot be shipped to the workers: {' '.join(filter(None, facts))}: {_HINTS[what]}"
-    ) from error
+    kind = type(culprit)
+    facts = " ".join(filter(None, [f"operator={operator}", path, f"type={kind.__module__}.{kind.__qualname__}"]))
+    if _is_of_spark(kind):
+        hint = next((hint for name, hint in _SPARK_HINTS.items() if name in kind.__name__), _NO_SPARK)
+        raise TopologyError(f"a Spark object cannot be used in a worker: {facts}: {hint}") from error
+    raise TopologyError(f"a {what} cannot be shipped to the workers: {facts}: {_HINTS[what]}") from error
+
+
+_NO_SPARK = "workers have no Spark session; could the driver do this?"
+_SPARK_HINTS = {
+    "DataFrame": "did you mean to collect() it first, or from_dataframe(…) as a source?",
+    "RDD": "did you mean to collect() it first, or from_dataframe(…) as a source?",
+    "Broadcast": "did you mean its .value, taken on the driver?",
+    "Accumulator": "did you mean to count rows at a sink?",
+}
+_REGISTERED = ("Broadcast", "Accumulator")  # these can be pickled, and are found to be unknown in the worker
+
+
+def _is_of_spark(kind: type) -> bool:
+    """By name: this layer does not import Spark."""
+    return kind.__module__.partition(".")[0] in ("pyspark", "py4j")
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Refuses what would be pickled and of no use."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        kind = type(thing)
+        if kind.__name__ in _REGISTERED and _is_of_spark(kind):
+            raise TypeError(f"{kind.__name__} is of use to Spark's own tasks only")
+        return super().reducer_override(thing)
 
 
 def _failure(thing: Any) -> Exception | None:
     try:
-        cloudpickle.dumps(thing)
+        _Pickler(io.BytesIO()).dump(thing)
     except Exception as error:  # __reduce__ of the user's objects may raise anything
         return error
     return None
 
 
 def _find_culprit(thing: Any, path: str, depth: int, seen: set[int]) -> tuple[str, Any]:
-    """The innermost part that cannot be pickled, and the way to it."""
+    """The innermost part that cannot be pickled, and the way to it. What is inside of Spark's objects tells nothing."""
     seen.add(id(thing))
-    if depth > 0:
+    if depth > 0 and not _is_of_spark(type(thing)):
         for step, part in _parts(thing, first=not path):
             if id(part) not in seen and _failure(part) is not None:
                 return _find_culprit(part, path + step, depth - 1, seen)

@@ -121,6 +121,7 @@ class Stream:
         concurrency: int | None = None,
     ) -> Stream:
         """Declare an operator that takes a list and returns a list of the same length, as models like it."""
+        checks.check_name("operator", name)
         batch = {
             "max_size": checks.check_positive(name, "max_size", max_size),
             "max_wait_ms": checks.check_wait(name, max_wait_ms),
@@ -173,9 +174,9 @@ class Stream:
             body=body,
             tasks=self._tasks(name, how.tasks, grouping, kind),
             kind=kind,
-            stateful=how.stateful,
-            mergeable=how.mergeable,
-            idempotent=how.idempotent,
+            stateful=checks.check_flag(name, "stateful", how.stateful),
+            mergeable=checks.check_flag(name, "mergeable", how.mergeable),
+            idempotent=checks.check_flag(name, "idempotent", how.idempotent),
             on_error=checks.check_choice(name, "on_error", OnError, how.on_error),
             options=options,
         )
