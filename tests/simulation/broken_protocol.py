@@ -177,11 +177,20 @@ def settled_before_stored() -> Patch:
     return patch.object(Ledger, "settled", property(lambda self: not self._pending))
 
 
-# -- silence
+# -- silence and deaths
 
 
 def silence_without_excuse() -> Patch:
     return patch.object(Coordinator, "excuse", lambda self, now_ns, held_ns: None)
+
+
+def finished_splits_held_back() -> Patch:
+    """Deaths count until every split has moved, those too that are at their end."""
+
+    def held_back(self: Coordinator, entry: Any) -> list[int]:
+        return [split for split, at in entry.at_death.items() if self.reached[split].offset <= at]
+
+    return patch.object(Coordinator, "_held_back", held_back)
 
 
 def silence_until_handled() -> Patch:

@@ -81,6 +81,12 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("time that the driver stood still is no silence", protocol.silence_without_excuse, HEALTHY),
     Mutation("what waits to be handled has arrived", protocol.silence_until_handled, HEALTHY),
+    Mutation(
+        "a split that is finished holds nobody back",
+        protocol.finished_splits_held_back,
+        "a worker keeps dying",
+        seeds=600,
+    ),
     Mutation("recovery emits pending roots again", protocol.recovery_without_replay, "recovery passed over"),
     Mutation(
         "recovery includes complete roots that are not durable",

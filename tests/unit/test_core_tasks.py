@@ -14,7 +14,7 @@ from tailrace.connector import SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.lineage import child_lineages
-from tailrace.core.messages import Barrier, Committed, Drain, Passed, Position, Prefixes, Recover
+from tailrace.core.messages import Barrier, Committed, Drain, Passed, Position, Prefixes, Recover, SourceReport
 from tailrace.core.opentask import AsyncTask, BatchTask
 from tailrace.core.plan import Plan, make_plan
 from tailrace.core.sourcetask import ASK_AGAIN_NS, SourceTask
@@ -406,6 +406,27 @@ def test_a_source_is_settled_when_all_is_durable_and_stored() -> None:
     assert not kit.task.settled  # the prefix is not stored yet
     kit.task.handle(Committed({0: 3}))
     assert kit.task.settled
+
+
+def test_a_source_says_of_which_splits_nothing_is_pending() -> None:
+    kit = SourceKit(roots=3)
+
+    def quiet() -> list[frozenset[int]]:
+        return [m.quiet for m in kit.task.reports(0, 1, lambda value: None) if isinstance(m, SourceReport)]
+
+    kit.clock.advance(10 * kit.task.look_every_ns)
+    assert quiet() == [frozenset()], "it has not read yet: what is to come may kill its worker"
+    kit.task.handle(Recover())
+    assert quiet() == []
+    kit.task.read(10)
+    kit.clock.advance(kit.task.look_every_ns)
+    assert quiet() == []
+    kit.finish()
+    kit.clock.advance(kit.task.look_every_ns)
+    assert quiet() == [], "its prefix is not stored"
+    kit.task.handle(Committed({0: 3}))
+    kit.clock.advance(kit.task.look_every_ns)
+    assert quiet() == [frozenset({0})]
 
 
 def test_a_source_that_drains_reads_no_more_but_finishes() -> None:

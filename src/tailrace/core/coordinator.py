@@ -335,7 +335,7 @@ class Coordinator:
         if now_ns - entry.since_ns > STABLE_NS or not held_back:
             entry.deaths = 0
         entry.deaths += 1
-        entry.at_death = {split: position.offset for split, position in self._storing.reached.items()}
+        entry.at_death = {split: position.offset for split, position in self.reached.items()}
         entry.restarts += 1
         commands: list[Command] = [Abandon(worker, entry.epoch, why)]
         if entry.deaths >= self.limits.max_deaths:
@@ -425,8 +425,7 @@ class Coordinator:
         A tuple that kills a worker holds one back, whatever others do. One that is finished, or has nothing new, is
         not held back.
         """
-        quiet: set[int] = set().union(*(source.quiet for source in self._sources.values()))
-        reached = self._storing.reached
+        quiet, reached = self.quiet, self.reached
         return [split for split, at in entry.at_death.items() if reached[split].offset <= at and split not in quiet]
 
     def _someone_waits_for_commit(self) -> bool:
@@ -486,6 +485,16 @@ class Coordinator:
     @property
     def next_epoch(self) -> int:
         return self._next_epoch
+
+    @property
+    def reached(self) -> Mapping[int, Position]:
+        """How far ledgers have told that splits are, stored or not."""
+        return self._storing.reached
+
+    @property
+    def quiet(self) -> set[int]:
+        """Splits of which nothing is pending."""
+        return set().union(*(source.quiet for source in self._sources.values()))
 
     def validate(self) -> None:
         """Raise AssertionError if the coordinator contradicts itself."""

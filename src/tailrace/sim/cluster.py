@@ -33,6 +33,7 @@ from tailrace.core.task import Task
 from tailrace.policy.tail import PLAIN, Tail
 from tailrace.sim.driver import NONE, Driver, Hardship
 from tailrace.sim.engine import Engine
+from tailrace.sim.nemesis import MAX_DEATHS
 from tailrace.sim.nodequeue import NodeQueue
 from tailrace.sim.process import Link, SimWorker
 from tailrace.sim.store import Store
@@ -47,7 +48,7 @@ LIMITS = CoordinatorLimits(
     settle_ns=5 * MS,
     flush_every_ns=10 * MS,
     leave_timeout_ns=100 * MS,
-    max_deaths=10_000,
+    max_deaths=MAX_DEATHS,
 )
 
 BACKSTOP_NS = 200 * MS

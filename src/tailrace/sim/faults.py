@@ -25,6 +25,7 @@ from tailrace.policy.tail import NODE, WORKER, Tail
 from tailrace.sim.cluster import BACKSTOP_NS, Cluster, Crashes, Network, Observer
 from tailrace.sim.driver import hardship_of
 from tailrace.sim.eager import Eager
+from tailrace.sim.nemesis import Nemesis
 from tailrace.sim.process import Link, SimWorker
 from tailrace.sim.shapes import SHAPES, Case, Row, case_of
 from tailrace.sim.sinkfaults import OtherRun, bring_about, sink_faults_of
@@ -74,6 +75,7 @@ class Outcome:
     waited: int  # events that waited for a busy coordinator
     pauses: int  # of the driver
     long_writes: int  # of the checkpoint
+    kills: int  # of one worker, each after progress
     changed_plans: int  # restarts with another number of sink tasks
     on_driver: int  # 1 if sinks ended on the driver, where another run used them too
 
@@ -308,6 +310,7 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
     links, driver = (faults, link_rng), (hardship_of(seed), Random(f"{seed} disk"))
     cluster = Cluster(plan, rng, scenario.network, *limits, scenario.crashes, scenario.tail, *links, *driver)
     watch = Watch(cluster, scenario)
+    nemesis = Nemesis(cluster, seed)
     sink_faults = sink_faults_of(seed)
     other_run = bring_about(sink_faults, cluster, scenario.case)
     cluster.start()
@@ -357,6 +360,7 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
         cluster.driver.waited,
         cluster.driver.pauses,
         cluster.driver.long_writes,
+        nemesis.kills,
         cluster.tally.changed_plans,
         int(sink_faults.on_driver),
     )

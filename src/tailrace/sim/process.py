@@ -255,6 +255,7 @@ class SimWorker:
             task = assemble(leader, Bodies(functions, writers, readers, assign.starts), around)
             if isinstance(task, SourceTask):
                 task.draining = assign.draining
+                task.look_every_ns = 20 * MS
                 if assign.replaces:
                     task.catch_up()
             self.tasks[leader] = task

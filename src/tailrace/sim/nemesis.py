@@ -1,0 +1,60 @@
+"""Kills one worker again and again, each time after everything has got further: a run must put up with that.
+
+``max_deaths`` is for a worker that keeps dying without progress. A split that has been read to its end cannot progress
+any more, and must not make deaths look like it.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from tailrace.clock import MILLISECOND_NS
+from tailrace.core.coordinator import Phase
+
+if TYPE_CHECKING:
+    from tailrace.sim.cluster import Cluster
+
+MS = MILLISECOND_NS
+
+MAX_DEATHS = 5
+"""Of one worker, without progress. No other fault strikes one so often in a row."""
+
+SHARE = 0.15
+"""Of all seeds that have a nemesis."""
+
+
+class Nemesis:
+    """Of one worker, in some seeds."""
+
+    def __init__(self, cluster: Cluster, seed: int) -> None:
+        rng = Random(f"{seed} nemesis")
+        self._cluster = cluster
+        self._left = 2 * MAX_DEATHS if rng.random() < SHARE else 0
+        self._worker = rng.randrange(cluster.plan.workers)
+        self._at_kill: dict[int, int] = {}
+        self.kills = 0
+        if self._left:
+            cluster.engine.after(rng.randrange(30, 100) * MS, self._look)
+
+    def _look(self) -> None:
+        cluster = self._cluster
+        coordinator = cluster.coordinator
+        process = cluster.by_epoch.get(coordinator.epoch_of(self._worker))
+        if coordinator.phase is Phase.RUNNING and process is not None and process.alive and self._all_got_further():
+            self._at_kill = {split: position.offset for split, position in coordinator.reached.items()}
+            self._left -= 1
+            self.kills += 1
+            process.die("killed again")
+        if self._left and not cluster.finished:
+            cluster.engine.after(5 * MS, self._look)
+
+    def _all_got_further(self) -> bool:
+        """All splits but those that are at their end, as the coordinator knows of them."""
+        cluster = self._cluster
+        for split, position in cluster.coordinator.reached.items():
+            source = cluster.plan.operators[cluster.plan.splits[split].source].operator.body
+            over = position.offset >= source.roots and split in cluster.coordinator.quiet
+            if position.offset <= self._at_kill.get(split, -1) and not over:
+                return False
+        return True
