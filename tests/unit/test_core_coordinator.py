@@ -285,6 +285,25 @@ def test_a_split_with_nothing_pending_holds_nobody_back(run: Run) -> None:
     assert run.coordinator.phase is Phase.RUNNING
 
 
+def test_a_worker_that_never_gets_ready_is_not_forgiven(run: Run) -> None:
+    """Others may go on without it for ever."""
+    run.running()
+    run.say(SourceReport, 0, 0, False, False, frozenset({0}))
+    run.exit(1, "exit code 9")
+    run.say(Prefixes, 0, {0: Position(5, None)})
+    run.say(SourceReport, 0, 0, False, False, frozenset({0, 1}))
+    run.exit(1, "exit code 9")
+    assert isinstance(run.coordinator.error, WorkerLost)
+
+
+def test_idleness_is_no_progress(run: Run) -> None:
+    run.running()
+    run.replace(1)
+    run.say(SourceReport, 0, 0, False, False, frozenset({0, 1}))
+    run.exit(1, "exit code 9")
+    assert isinstance(run.coordinator.error, WorkerLost)
+
+
 def test_the_successor_of_a_source_is_not_quiet_before_it_says_so(run: Run) -> None:
     """It may have died of the first tuple that it read again."""
     run.running()

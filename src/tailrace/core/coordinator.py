@@ -332,7 +332,8 @@ class Coordinator:
         if first_start and not why.startswith(KILLED):
             return self.fail(self._missing(worker, why), now_ns)
         held_back = self._held_back(entry)
-        if now_ns - entry.since_ns > STABLE_NS or not held_back:
+        forgiven = entry.state is WorkerState.READY and not held_back and self._any_moved(entry)
+        if forgiven or now_ns - entry.since_ns > STABLE_NS:
             entry.deaths = 0
         entry.deaths += 1
         entry.at_death = {split: position.offset for split, position in self.reached.items()}
@@ -427,6 +428,10 @@ class Coordinator:
         """
         quiet, reached = self.quiet, self.reached
         return [split for split, at in entry.at_death.items() if reached[split].offset <= at and split not in quiet]
+
+    def _any_moved(self, entry: _Worker) -> bool:
+        """Since this worker last died. That nothing is held back is not progress yet: there may be nothing to do."""
+        return any(self.reached[split].offset > at for split, at in entry.at_death.items())
 
     def _someone_waits_for_commit(self) -> bool:
         return any(source.wants_commit for source in self._sources.values())

@@ -81,6 +81,11 @@ class Driver:
             self._cluster.engine.after(at_ns, lambda f=for_ns, e=everybody: self._pause(f, e))  # type: ignore[misc]
         self._tick()
 
+    @property
+    def on_time(self) -> bool:
+        """Whether every event was handled as soon as it came."""
+        return not self.waited and not self.pauses
+
     def _pause(self, for_ns: int, everybody: bool) -> None:
         cluster = self._cluster
         if cluster.quiet:

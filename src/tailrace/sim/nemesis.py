@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core.coordinator import Phase
+from tailrace.core.coordinator import Coordinator, Phase
 
 if TYPE_CHECKING:
     from tailrace.sim.cluster import Cluster
@@ -39,20 +39,26 @@ class Nemesis:
 
     def _look(self) -> None:
         cluster = self._cluster
-        coordinator = cluster.coordinator
-        process = cluster.by_epoch.get(coordinator.epoch_of(self._worker))
-        if coordinator.phase is Phase.RUNNING and process is not None and process.alive and self._all_got_further():
+        if cluster.coordinator.phase is Phase.RUNNING and self._all_got_further():
+            self._kill(cluster.coordinator)
+        if self._left and not cluster.finished:
+            cluster.engine.after(5 * MS, self._look)
+
+    def _kill(self, coordinator: Coordinator) -> None:
+        process = self._cluster.by_epoch.get(coordinator.epoch_of(self._worker))
+        if process is not None and process.alive:
             self._at_kill = {split: position.offset for split, position in coordinator.reached.items()}
             self._left -= 1
             self.kills += 1
             process.die("killed again")
-        if self._left and not cluster.finished:
-            cluster.engine.after(5 * MS, self._look)
 
     def _all_got_further(self) -> bool:
-        """All splits but those that are at their end, as the coordinator knows of them."""
+        """All splits but those that are at their end, as the coordinator knows of them, and at least one."""
         cluster = self._cluster
-        for split, position in cluster.coordinator.reached.items():
+        reached = cluster.coordinator.reached
+        if not any(position.offset > self._at_kill.get(split, -1) for split, position in reached.items()):
+            return False
+        for split, position in reached.items():
             source = cluster.plan.operators[cluster.plan.splits[split].source].operator.body
             over = position.offset >= source.roots and split in cluster.coordinator.quiet
             if position.offset <= self._at_kill.get(split, -1) and not over:
