@@ -98,8 +98,9 @@ class Acceptor(threading.Thread):
 
     def run(self) -> None:
         try:
-            self.hello = auth.accept(self.connection, self.secret)
-            auth.answer(self.connection, self.why_not)
+            contact = auth.accept(self.connection, self.secret)
+            self.hello = contact.said
+            auth.answer(contact, self.why_not)
         except Exception as error:
             self.error = error
 
@@ -196,8 +197,8 @@ def test_an_answer_cannot_be_reflected_or_replayed(monkeypatch: pytest.MonkeyPat
 def test_a_peer_with_the_secret_that_says_nonsense(monkeypatch: pytest.MonkeyPatch, hello: bytes, text: str) -> None:
     secret = auth.new_secret()
     with accepting(monkeypatch, secret) as (near, acceptor):
-        auth._prove_as_dialer(near, secret)
-        near.sendall(hello)
+        seals = auth._prove_as_dialer(near, secret)
+        near.sendall(hello if "closed" in text else hello + seals.sending.of(auth.GREETING, hello[4:]))
         near.shutdown(socket.SHUT_WR)
         acceptor.join(10)
     assert isinstance(acceptor.error, ProtocolError) and text in str(acceptor.error)

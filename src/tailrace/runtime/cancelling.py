@@ -11,7 +11,9 @@ import threading
 from collections.abc import Sequence
 
 from tailrace.core.cancelled import Cancelled
+from tailrace.core.membership import ACCEPT, LinkSequence
 from tailrace.errors import ProtocolError
+from tailrace.runtime.seal import Seals
 from tailrace.runtime.wire import CANCELS, FrameReader, decode_numbers
 
 RECEIVE_BYTES = 4096
@@ -29,16 +31,17 @@ class Cancelling:
         with self._lock:
             self.emissions.add(emissions)
 
-    def listen(self, connection: socket.socket) -> None:
+    def listen(self, connection: socket.socket, seals: Seals | None) -> None:
         """Returns when the connection ends."""
         connection.settimeout(None)
         self._lines.add(connection)
-        reader = FrameReader()
+        reader = FrameReader(seal=None if seals is None else seals.receiving)
+        sequence = LinkSequence()
         try:
             while data := connection.recv(RECEIVE_BYTES):
-                for kind, _, payload in reader.feed(data):
-                    if kind != CANCELS:
-                        raise ProtocolError(f"frame of another kind: kind={kind} expected={CANCELS}")
+                for kind, number, payload in reader.feed(data):
+                    if kind != CANCELS or sequence.check(number) != ACCEPT:
+                        raise ProtocolError(f"not the next frame: kind={kind} expected={CANCELS} number={number}")
                     self.cancel(decode_numbers(payload))
         except (OSError, ProtocolError):
             pass

@@ -19,6 +19,7 @@ from typing import Protocol
 from tailrace.errors import SegmentError
 from tailrace.ring import layout, why_unavailable
 from tailrace.ring.segment import FOLDER, Segment, naming
+from tailrace.runtime.seal import Seal, Seals
 from tailrace.runtime.wire import check_size, frame
 
 RING_BYTES = {"bundles": 256 << 10, "acks": 64 << 10, "feedback": 64 << 10, "queue": 1 << 20}
@@ -94,6 +95,7 @@ class Channel:
 
     connection: socket.socket
     ring: RingPart | None = None
+    seals: Seals | None = None  # of frames that go through the connection
 
     def close(self) -> None:
         self.connection.close()
@@ -125,20 +127,23 @@ class Outgoing(Protocol):
 
 def outgoing(channel: Channel) -> Outgoing:
     channel.connection.setblocking(False)
-    return SocketOut(channel.connection) if channel.ring is None else RingOut(channel.connection, channel.ring)
+    if channel.ring is not None:
+        return RingOut(channel.connection, channel.ring)
+    return SocketOut(channel.connection, None if channel.seals is None else channel.seals.sending)
 
 
 class SocketOut:
     """Frames through the connection itself."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, seal: Seal | None) -> None:
         self.connection = connection
         self.pending = self.wants_writable = False
+        self._seal = seal
         self._number = 0
         self._unsent = memoryview(b"")
 
     def write(self, kind: int, payload: bytes, urgent: bool = False) -> None:
-        self._unsent = memoryview(frame(kind, self._number + 1, payload))
+        self._unsent = memoryview(frame(kind, self._number + 1, payload, self._seal))
         self._number += 1
         self.push()
 

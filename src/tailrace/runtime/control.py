@@ -1,4 +1,4 @@
-"""The connection between a worker and the coordinator: authenticated, then pickled messages both ways."""
+"""The connection between a worker and the coordinator: authenticated, then pickled messages both ways, each sealed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tailrace.clock import system_clock
@@ -16,6 +16,7 @@ from tailrace.core.membership import ACCEPT, LinkSequence
 from tailrace.core.messages import Address
 from tailrace.errors import ProtocolError
 from tailrace.metrics.counters import TaskSnapshot
+from tailrace.runtime.seal import Seals
 from tailrace.runtime.wire import MESSAGE, FrameReader, encode, frame
 
 A_COPY = "a copy of it is at work"
@@ -27,7 +28,7 @@ class Bootstrap:
     """What a host hands to a new process, by a way that others cannot read."""
 
     address: Address  # the coordinator's
-    secret: bytes
+    secret: bytes = field(repr=False)
     worker: int
     epoch: int
 
@@ -115,11 +116,12 @@ class ControlLine:
     A message that cannot be pickled, or is too large for a frame, raises in ``send`` and breaks nothing.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, seals: Seals) -> None:
         connection.settimeout(None)
         self._socket = connection
         self.wait_for_peer(SEND_TIMEOUT_S)
-        self._reader = FrameReader()
+        self._reader = FrameReader(seal=seals.receiving)
+        self._seal = seals.sending
         self._sequence = LinkSequence()
         self._lock = threading.Lock()
         self._number = 0
@@ -133,7 +135,7 @@ class ControlLine:
     def send(self, message: Any) -> None:
         payload = encode(message)
         with self._lock:
-            framed = frame(MESSAGE, self._number + 1, payload)
+            framed = frame(MESSAGE, self._number + 1, payload, self._seal)
             self._number += 1  # not for a message that is too large: the next one must be the next
             self._socket.sendall(framed)
 

@@ -39,7 +39,7 @@ from tailrace.metrics.edges import WatchedEdge
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus, describe
 from tailrace.policy.tail import Tail
 from tailrace.runtime.acceptor import Acceptor, Serve
-from tailrace.runtime.auth import accept, answer, new_secret
+from tailrace.runtime.auth import Contact, accept, answer, new_secret
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.control import (
     A_COPY,
@@ -391,23 +391,24 @@ class CoordinatorServer:
         """The handshake with a worker. Returns what listens to it, if it is taken in."""
         place: tuple[int, int] | None = None
         try:
-            hello = accept(connection, self._secret)
+            contact = accept(connection, self._secret)
+            hello = contact.said
             worker, epoch = hello.get("worker"), hello.get("epoch")
             if hello.get("role") != "worker" or not isinstance(worker, int) or not isinstance(epoch, int):
                 raise ProtocolError("not a worker")
             why_not = self._admit(worker, epoch)
             place = (worker, epoch) if why_not is None else None
-            answer(connection, why_not)
+            answer(contact, why_not)
         except (OSError, ProtocolError):
             connection.close()
             if place is not None:
                 self._admitted.discard(place)
             return None
-        return None if place is None else partial(self._listen, *place, connection)
+        return None if place is None else partial(self._listen, *place, contact)
 
-    def _listen(self, worker: int, epoch: int, connection: socket.socket) -> None:
+    def _listen(self, worker: int, epoch: int, contact: Contact) -> None:
         """One worker's connection, to its last byte."""
-        line = self._lines[worker, epoch] = ControlLine(connection)
+        line = self._lines[worker, epoch] = ControlLine(contact.connection, contact.seals)
         heard_out = self._heard_out[worker, epoch] = threading.Event()
         why = "its connection ended"
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tailrace.core.messages import Member
 from tailrace.errors import ProtocolError, SegmentError
-from tailrace.runtime.auth import dial, dial_and_hear
+from tailrace.runtime.auth import Contact, dial
 from tailrace.runtime.channels import Channel, RingPart, offer_ring
 from tailrace.runtime.links import OutLink
 
@@ -51,7 +51,8 @@ class Dialer:
 
     def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
         """A connection, and what the other has to say about it."""
-        return dial_and_hear(member.address, self._secret, self._greeting(member, hello))
+        contact = self._contact(member, hello)
+        return contact.connection, contact.said
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)  # Spark may go on using this process
@@ -60,23 +61,24 @@ class Dialer:
         hello = {"kind": link.kind, "target": link.target}
         ring = self._offer(link.kind) if member.address[0] == self._host and link.kind != "cancels" else None
         if ring is None:
-            return Channel(dial(member.address, self._secret, self._greeting(member, hello)))
+            contact = self._contact(member, hello)
+            return Channel(contact.connection, seals=contact.link_seals)
         offer = {"ring": ring.segment.path.name, "nonce": ring.segment.nonce.hex()}
         try:
-            connection, reply = self.ask(member, {**hello, **offer})
+            contact = self._contact(member, {**hello, **offer})
         except BaseException:
             ring.withdraw()
             ring.close()
             raise
         ring.withdraw()
-        if reply.get("ring"):
-            return Channel(connection, ring)
+        if contact.said.get("ring"):
+            return Channel(contact.connection, ring)
         ring.close()
-        self._say_no_ring(str(reply.get("why_no_ring")))
-        return Channel(connection)
+        self._say_no_ring(str(contact.said.get("why_no_ring")))
+        return Channel(contact.connection, seals=contact.link_seals)
 
-    def _greeting(self, member: Member, hello: dict[str, Any]) -> dict[str, Any]:
-        return {**self._own, "to_epoch": member.epoch, **hello}
+    def _contact(self, member: Member, hello: dict[str, Any]) -> Contact:
+        return dial(member.address, self._secret, {**self._own, "to_epoch": member.epoch, **hello})
 
     def _offer(self, kind: str) -> RingPart | None:
         if self.rings_of is None:

@@ -10,7 +10,7 @@ from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError, SegmentError
 from tailrace.runtime.acceptor import Acceptor, Serve
-from tailrace.runtime.auth import accept, answer
+from tailrace.runtime.auth import Contact, accept, answer
 from tailrace.runtime.cancelling import Cancelling
 from tailrace.runtime.channels import Channel, RingPart, take_ring
 from tailrace.runtime.nodelinks import KIND as LINK
@@ -59,24 +59,25 @@ class Door:
 
     def _welcome(self, connection: socket.socket) -> Serve | None:
         try:
-            hello = accept(connection, self._secret)
+            contact = accept(connection, self._secret)
+            hello = contact.said
             why_not, host = self._judge(hello)
             if hello.get("kind") == QUEUE:
-                self._hand_queue(connection, hello, why_not)
+                self._hand_queue(contact, why_not)
                 return None
             if hello.get("kind") == LINK:
-                self._hand_link(connection, hello, why_not)
+                self._hand_link(contact, why_not)
                 return None
             ring, why_no_ring = _take_offer(hello) if why_not is None else (None, None)
-            answer(connection, why_not, ring=ring is not None, why_no_ring=why_no_ring)
+            answer(contact, why_not, ring=ring is not None, why_no_ring=why_no_ring)
         except (OSError, ProtocolError):
             connection.close()
             return None
         if why_not is None and hello["kind"] == CANCELS:
-            return partial(self._house.cancelling.listen, connection)
+            return partial(self._house.cancelling.listen, connection, contact.link_seals)
         if host is not None:
             kind, worker, epoch = hello["kind"], hello["worker"], hello["epoch"]
-            channel = Channel(connection, ring)
+            channel = Channel(connection, ring, contact.link_seals)
             pool = host.pool
             if pool is not None and kind == "bundles":
                 pool.post(lambda: pool.take_link(host, channel, worker, epoch))  # at once: the task may be in a call
@@ -84,20 +85,20 @@ class Door:
                 host.post(lambda: host.take_link(channel, kind, worker, epoch))
         return None
 
-    def _hand_queue(self, connection: socket.socket, hello: dict[str, Any], why_not: str | None) -> None:
+    def _hand_queue(self, contact: Contact, why_not: str | None) -> None:
         pools = self._house.pools
-        offer = pools.offer(hello) if why_not is None and pools is not None else None
+        offer = pools.offer(contact.said) if why_not is None and pools is not None else None
         if pools is None or offer is None:
-            answer(connection, why_not or "no such queue here")
+            answer(contact, why_not or "no such queue here")
             return
-        answer(connection, None, **offer)
-        pools.handed(hello, connection)
+        answer(contact, None, **offer)
+        pools.handed(contact.said, contact.connection)
 
-    def _hand_link(self, connection: socket.socket, hello: dict[str, Any], why_not: str | None) -> None:
+    def _hand_link(self, contact: Contact, why_not: str | None) -> None:
         links = self._house.node_links
-        offer = links.offer(hello) if why_not is None and links is not None else None
-        answer(connection, why_not or (None if offer else "no such link here"), **(offer or {}))
-        connection.close()
+        offer = links.offer(contact.said) if why_not is None and links is not None else None
+        answer(contact, why_not or (None if offer else "no such link here"), **(offer or {}))
+        contact.connection.close()
 
     def _judge(self, hello: dict[str, Any]) -> tuple[str | None, TaskHost | None]:
         """Why not, or who wants it."""

@@ -5,12 +5,16 @@ A link can be given to another keeper, with half a frame in it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from tailrace.errors import ProtocolError
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import InLink, OnFrame, RingInLink
 from tailrace.runtime.runner import Runner
+
+logger = logging.getLogger("tailrace")
 
 
 class Membership(Protocol):
@@ -32,9 +36,8 @@ class InLinks:
 
     def take(self, channel: Channel, worker: int, epoch: int, on_frame: OnFrame) -> None:
         """A peer has connected."""
-        kind: Callable[..., InLink] = InLink if channel.ring is None else RingInLink
-        end = channel.connection if channel.ring is None else channel
-        self._watch(kind(end, worker, epoch, on_frame, self._lost))
+        kind = InLink if channel.ring is None else RingInLink
+        self._watch(kind(channel, worker, epoch, on_frame, self._lost))
 
     def _watch(self, link: InLink) -> None:
         self._links.append(link)
@@ -84,6 +87,8 @@ class InLinks:
     def _lost(self, link: InLink, error: Exception | None) -> None:
         """The sending end finds out too, and reports it: once for a loss, and when no more can be sent into it."""
         self._links.remove(link)
+        if isinstance(error, ProtocolError):
+            logger.warning("a link is closed: from worker=%d epoch=%d: %s", link.worker, link.epoch, error)
 
 
 class PatientLinks(InLinks):

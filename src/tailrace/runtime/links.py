@@ -9,7 +9,6 @@ that does not gets larger and larger bundles, without a timer.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -115,21 +114,21 @@ class InLink:
 
     def __init__(
         self,
-        connection: socket.socket,
+        channel: Channel,
         worker: int,
         epoch: int,
         on_frame: OnFrame,
         on_lost: Callable[[InLink, Exception | None], None],
     ) -> None:
-        connection.setblocking(False)
-        self.socket = connection
+        channel.connection.setblocking(False)
+        self.socket = channel.connection
         self.worker = worker
         self.epoch = epoch
         self.paused = False
         self.patient = False  # it need not be read before its keeper does so
         self.on_frame = on_frame
         self.on_lost = on_lost
-        self._reader = FrameReader()
+        self._reader = FrameReader(seal=None if channel.seals is None else channel.seals.receiving)
         self._sequence = LinkSequence()
         self._runner: Runner | None = None
 
@@ -200,7 +199,7 @@ class RingInLink(InLink):
     ) -> None:
         from tailrace.ring._ring import Pair
 
-        super().__init__(channel.connection, worker, epoch, on_frame, on_lost)
+        super().__init__(channel, worker, epoch, on_frame, on_lost)
         assert channel.ring is not None
         self._ring: RingPart = channel.ring
         self._core = Pair(channel.ring.segment.memory)

@@ -1,6 +1,7 @@
-"""Frames: a length, a kind, a number, and a payload. Nothing is unpickled before its connection is authenticated.
+"""Frames: a length, a kind, a number, a payload, and a seal where somebody on the way could change it.
 
-All frames of a link are numbered from 1, so that a receiver notices a copy and a gap.
+Nothing is unpickled before its connection is authenticated, nor before its seal is checked. All frames of a link are
+numbered from 1, so that a receiver notices a copy and a gap.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tailrace.policy.feedback import Message
 from tailrace.policy.pull_alone import Ran
 from tailrace.policy.pull_task import Credit, Revoke
 from tailrace.policy.reports import Done
+from tailrace.runtime.seal import SEAL_BYTES, Seal
 
 BUNDLES = 1
 ACKS = 2
@@ -49,17 +51,23 @@ def check_size(payload: bytes) -> None:
         raise ProtocolError(f"frame too large: bytes={len(payload)} limit={MAX_FRAME}; is one tuple that big?")
 
 
-def frame(kind: int, number: int, payload: bytes) -> bytes:
+def frame(kind: int, number: int, payload: bytes, seal: Seal | None = None) -> bytes:
     check_size(payload)
-    return HEADER.pack(len(payload) + HEADER.size - LENGTH_BYTES, kind, number) + payload
+    length = len(payload) + HEADER.size - LENGTH_BYTES
+    if seal is None:
+        return HEADER.pack(length, kind, number) + payload
+    header = HEADER.pack(length + SEAL_BYTES, kind, number)
+    return b"".join((header, payload, seal.of(header, payload)))
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames."""
+    """Cuts a stream of bytes into frames, and checks their seals if they must have some."""
 
-    def __init__(self, limit: int = MAX_FRAME) -> None:
+    def __init__(self, limit: int = MAX_FRAME, seal: Seal | None = None) -> None:
         self._buffer = bytearray()
-        self._limit = limit
+        self._seal = seal
+        self._sealed = 0 if seal is None else SEAL_BYTES
+        self._limit = limit + self._sealed
 
     def feed(self, data: bytes) -> Iterator[tuple[int, int, memoryview]]:
         """The frames that these bytes complete, as (kind, number, payload)."""
@@ -77,7 +85,10 @@ class FrameReader:
             end = position + LENGTH_BYTES + length
             if end > len(whole):
                 break
-            yield kind, number, view[position + HEADER.size : end]
+            inner = end - self._sealed
+            if self._seal is not None:
+                self._seal.check(view[inner:end], view[position:inner])
+            yield kind, number, view[position + HEADER.size : inner]
             position = end
         self._buffer += view[position:]
 
@@ -89,8 +100,9 @@ class FrameReader:
         return len(self._buffer) >= LENGTH_BYTES + length
 
     def _check(self, length: int) -> None:
-        if not HEADER.size - LENGTH_BYTES <= length <= self._limit + HEADER.size:
-            raise ProtocolError(f"frame of impossible size: bytes={length} limit={self._limit}; is the peer Tailrace?")
+        if not HEADER.size - LENGTH_BYTES + self._sealed <= length <= self._limit + HEADER.size:
+            limit = self._limit - self._sealed
+            raise ProtocolError(f"frame of impossible size: bytes={length} limit={limit}; is the peer Tailrace?")
 
     @property
     def partial(self) -> bool:

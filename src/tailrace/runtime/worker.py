@@ -78,9 +78,9 @@ class WorkerProcess:
         self._core = Worker(self.worker, self.epoch)
         self._logs = logs
         hello = {"role": "worker", "worker": self.worker, "epoch": self.epoch}
-        connection = dial(bootstrap.address, secret, hello)
-        self._host = connection.getsockname()[0]
-        self._line = ControlLine(connection)
+        contact = dial(bootstrap.address, secret, hello)
+        self._host = contact.connection.getsockname()[0]
+        self._line = ControlLine(contact.connection, contact.seals)
         self._heard_ns = system_clock()
         self._door = Door(self, self._host, secret)
         self._dialer = Dialer(self.worker, self.epoch, self._host, secret, self._say_no_ring)

@@ -139,9 +139,10 @@ def give_up(bootstrap: Bootstrap, why: str) -> bool:
     """
     hello = {"role": "worker", "worker": bootstrap.worker, "epoch": bootstrap.epoch}
     try:
-        line = ControlLine(dial(bootstrap.address, bootstrap.secret, hello))
+        contact = dial(bootstrap.address, bootstrap.secret, hello)
     except (OSError, ProtocolError):
         return False  # the run is over, or has replaced this worker
+    line = ControlLine(contact.connection, contact.seals)
     try:
         line.send(Failed(bootstrap.worker, bootstrap.epoch, TailraceError(why)))
     except OSError:

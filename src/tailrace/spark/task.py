@@ -82,7 +82,7 @@ def outlast(bootstrap: Bootstrap) -> None:
     hello = {"role": "worker", "worker": bootstrap.worker, "epoch": bootstrap.epoch}
     while True:
         try:
-            dial(bootstrap.address, bootstrap.secret, hello).close()
+            dial(bootstrap.address, bootstrap.secret, hello).connection.close()
         except Refused as refusal:
             if A_COPY not in str(refusal):
                 return
