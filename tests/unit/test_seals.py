@@ -6,7 +6,7 @@ import pickle
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ class Relay:
         try:
             while data := source.recv(65536):
                 target.sendall(data.replace(self.change, self.to) if self.change else data)
+            target.shutdown(socket.SHUT_WR)
         except OSError:
             pass
 
@@ -84,6 +85,8 @@ def relayed(change: bytes = b"", to: bytes = b"") -> Iterator[tuple[Relay, bytes
             thread.start()
         yield relay, secret, heard
         for end in relay.ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
             end.close()
         threads[0].join(10)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.errors import AuthenticationError, ProtocolError, Refused
+from tailrace.runtime.linkwatch import KEEP_ALIVE_S, keep_alive
 from tailrace.runtime.seal import SEAL_BYTES, Seal, Seals, seals_of
 
 MAGIC = b"tailrac2"
@@ -172,3 +173,4 @@ def tune(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+    keep_alive(connection, KEEP_ALIVE_S)

@@ -13,6 +13,7 @@ from tailrace.runtime.acceptor import Acceptor, Serve
 from tailrace.runtime.auth import Contact, accept, answer
 from tailrace.runtime.cancelling import Cancelling
 from tailrace.runtime.channels import Channel, RingPart, take_ring
+from tailrace.runtime.linkwatch import KEEP_ALIVE_S, keep_alive
 from tailrace.runtime.nodelinks import KIND as LINK
 from tailrace.runtime.nodelinks import NodeLinks
 from tailrace.runtime.nodequeues import KIND as QUEUE
@@ -47,6 +48,7 @@ class Door:
     def __init__(self, house: House, host: str, secret: bytes) -> None:
         self._house = house
         self._secret = secret
+        self.patience_s = KEEP_ALIVE_S  # longer than the dialer of a link, who shall be the first to notice a cut
         self._listener = socket.create_server((host, 0), backlog=BACKLOG)
         self.address = (host, int(self._listener.getsockname()[1]))
         self._acceptor = Acceptor(self._listener, self._welcome, "welcome")
@@ -70,6 +72,7 @@ class Door:
                 return None
             ring, why_no_ring = _take_offer(hello) if why_not is None else (None, None)
             answer(contact, why_not, ring=ring is not None, why_no_ring=why_no_ring)
+            keep_alive(connection, self.patience_s)
         except (OSError, ProtocolError):
             connection.close()
             return None

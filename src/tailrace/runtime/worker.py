@@ -83,7 +83,7 @@ class WorkerProcess:
         self._line = ControlLine(contact.connection, contact.seals)
         self._heard_ns = system_clock()
         self._door = Door(self, self._host, secret)
-        self._dialer = Dialer(self.worker, self.epoch, self._host, secret, self._say_no_ring)
+        self._dialer = Dialer(self.worker, self.epoch, self._host, secret, self._say_no_ring, self._say_unreachable)
         self._hosts: dict[int, TaskHost] = {}  # unit -> host
         self._runners: list[Runner] = []
         self.pools: Pools | None = None
@@ -100,6 +100,7 @@ class WorkerProcess:
         self._recorder: Recorder | None = None
         self._failed = False
         self._stuck = StuckCalls(self.leave_behind, lambda topic, text: self.tell(Notice(topic, text)))
+        self._unreached: dict[int, int] = {}  # how often the user was told that a worker cannot be reached
         self.cancelling = Cancelling()
         sweep()
 
@@ -143,6 +144,11 @@ class WorkerProcess:
 
     def _say_no_ring(self, why: str) -> None:
         self.tell(Notice("ring", f"workers of one machine talk over TCP, not through shared memory: {why}"))
+
+    def _say_unreachable(self, worker: int, why: str) -> None:
+        times = self._unreached[worker] = self._unreached.get(worker, 0) + 1
+        topic = f"unreachable {self.worker} {worker} {times}"  # each time is news, and they are rare
+        self.tell(Notice(topic, f"worker {self.worker} cannot reach worker {worker}, tuples for it wait: {why}"))
 
     def _say_no_recording(self, why: str) -> None:
         self.tell(Notice("record", why))
@@ -209,6 +215,8 @@ class WorkerProcess:
                     self._lease_s = message.options.lease_s
                     self._line.wait_for_peer(self._lease_s)
                     self._dialer.rings_of = message.job_id if message.options.ring else None
+                    self._dialer.patience_s = message.options.heartbeat_timeout_s
+                    self._door.patience_s = 2 * message.options.heartbeat_timeout_s
                 case SinkReply():
                     waiter = self._calls.pop(message.call, None)
                     if waiter is not None:
@@ -254,6 +262,7 @@ class WorkerProcess:
             time.sleep(BEAT_S)
             arm_watchdog(self._lease_s + GRACE_S)  # a driver that stands still takes in nothing, and is waited for
             self.tell(Alive(self.worker, self.epoch))
+            self._dialer.end_cut_links()
             logs = self._logs.take()
             if logs is not None:
                 self.tell(logs)

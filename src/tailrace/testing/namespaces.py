@@ -1,7 +1,7 @@
 """Machines for a test that has one: network namespaces joined by a bridge, each with an address of its own.
 
 They share processors, files and shared memory, but no loopback: what they say to each other goes through the kernel's
-network, where it can be slowed down or cut. Needs Linux, root, and ``ip`` and ``tc`` of iproute2.
+network, where it can be slowed down or cut. Needs Linux, root, and iproute2.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def why_no_namespaces() -> str | None:
     """Why this process cannot make namespaces; None if it can."""
     if os.geteuid() != 0:
         return "it takes root"
-    missing = [tool for tool in ("ip", "tc") if shutil.which(tool) is None]
+    missing = [tool for tool in ("ip", "tc", "bridge") if shutil.which(tool) is None]
     if missing:
         return f"iproute2 is not installed: missing={','.join(missing)}"
     try:
@@ -51,6 +51,10 @@ class Machine:
     def plug(self, plugged: bool) -> None:
         """In or out of the network. Nobody is told: packets are just not there."""
         _run("ip", "link", "set", self.port, "up" if plugged else "down")
+
+    def isolate(self, isolated: bool) -> None:
+        """From other machines that are isolated, but not from the one that made them."""
+        _run("bridge", "link", "set", "dev", self.port, "isolated", "on" if isolated else "off")
 
 
 class Namespaces:

@@ -1,0 +1,109 @@
+"""Connections that are cut, not closed: the kernel goes on for a quarter of an hour before it gives one up.
+
+One that is idle is probed by the kernel. On one with something under way the kernel sends that again and again, which
+this looks at. A time limit of the kernel's own (``TCP_USER_TIMEOUT``) would not do: it also ends connections to a
+receiver that answers but has no room, as those of a task in a long call, and each would be a recovery.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from dataclasses import dataclass
+
+KEEP_ALIVE_S = 15.0
+"""Where no heartbeat is known. Both ends of a control line hear of each other more often."""
+
+PROBES = 3
+
+_INFO = struct.Struct("=8B13I")
+"""The beginning of Linux's ``tcp_info``."""
+_RETRANSMITS, _PROBES, _UNACKED, _LAST_ACK_MS = 2, 3, 12, 20
+
+
+def keep_alive(connection: socket.socket, timeout_s: float) -> None:
+    """Have the kernel end it if it is idle and nobody has answered for twice this long."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, round(timeout_s)))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, round(timeout_s / PROBES)))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How a connection fares, as the kernel sees it."""
+
+    retransmits: int  # of the same bytes, in a row
+    probes: int  # of a window that was closed, unanswered
+    unacked: int
+    last_ack_ms: int  # since the peer's kernel last said anything
+
+    def stands_still(self, timeout_s: float) -> bool:
+        """Whether the peer's kernel owes an answer, and has not given one for so long."""
+        return (self.retransmits + self.probes > 1) and self.last_ack_ms > timeout_s * 1000
+
+
+def progress_of(connection: socket.socket) -> Progress | None:
+    """None where the kernel does not tell."""
+    if not hasattr(socket, "TCP_INFO"):
+        return None
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
+    if len(info) < _INFO.size:
+        return None
+    fields = _INFO.unpack(info)
+    return Progress(fields[_RETRANSMITS], fields[_PROBES], fields[_UNACKED], fields[_LAST_ACK_MS])
+
+
+class LinkWatch:
+    """Over the connections that a worker has made, by whom they are with. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connections: dict[tuple[int, int], list[socket.socket]] = {}  # by worker and epoch
+
+    def add(self, worker: int, epoch: int, connection: socket.socket) -> None:
+        with self._lock:
+            known = self._connections.setdefault((worker, epoch), [])
+            known[:] = [one for one in known if one.fileno() >= 0]
+            known.append(connection)
+
+    def end_those_that_stand_still(self, timeout_s: float) -> list[int]:
+        """If one with a worker does, the way to it is cut: all with it are ended, which their keepers find out.
+
+        Together, so that it is one loss, and one recovery. Returns those workers.
+        """
+        with self._lock:
+            alive = {
+                peer: [one for one in connections if one.fileno() >= 0]
+                for peer, connections in self._connections.items()
+            }
+            self._connections = {peer: connections for peer, connections in alive.items() if connections}
+            cut = {
+                peer: connections
+                for peer, connections in self._connections.items()
+                if any(_stands_still(connection, timeout_s) for connection in connections)
+            }
+            for peer in cut:
+                del self._connections[peer]
+        for connections in cut.values():
+            for connection in connections:
+                _end(connection)
+        return [worker for worker, _ in cut]
+
+
+def _stands_still(connection: socket.socket, timeout_s: float) -> bool:
+    try:
+        progress = progress_of(connection)
+    except OSError:
+        return False  # it has been closed meanwhile
+    return progress is not None and progress.stands_still(timeout_s)
+
+
+def _end(connection: socket.socket) -> None:
+    """For both directions: whoever waits for it is woken, and finds that it is over."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
