@@ -21,7 +21,15 @@ from tailrace.topology import Topology
 
 
 class NoHost:
-    def start(self, bootstrap: Any, exited: Any) -> None: ...
+    fails = 0
+    started = 0
+
+    def start(self, bootstrap: Any, exited: Any) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise OSError("Too many open files")
+        self.started += 1
+
     def abandon(self, worker: int, epoch: int) -> None: ...
     def close(self) -> None: ...
 
@@ -98,6 +106,19 @@ def test_what_nobody_has_read_yet_has_arrived(driver: Driver) -> None:
     assert not driver.lost(10)
     driver.line.waiting = False
     assert driver.lost(4)
+
+
+def test_a_worker_that_cannot_be_started_for_a_moment_is_tried_again(driver: Driver) -> None:
+    server, host = driver.server, NoHost()
+    server._host, host.fails = host, 3
+    server._obey(server._core.exited(0, 1, "killed", driver.now_ns))
+    for _ in range(30):
+        driver.now_ns += SECOND_NS // 10
+        driver.turn_clock(driver.now_ns)
+        server._obey(server._start_again())
+    assert (host.fails, host.started) == (0, 1)
+    (_, _, text) = server._display._lines[-1]
+    assert text == ("a worker cannot be started yet: worker=0 cause=Too many open files; are there too many processes?")
 
 
 def test_of_two_copies_that_come_at_once_one_is_taken_in(driver: Driver) -> None:

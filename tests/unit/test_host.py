@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,24 @@ class Process:
 
     last: Process
 
+    def kill(self) -> None:
+        self.killed = True
+
+    killed = False
+
     def wait(self) -> int:
         return 0
+
+
+def test_nothing_is_left_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(subprocess, "Popen", Process)
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with pytest.raises(OSError, match="can't start new thread"):
+        SubprocessHost().start(Bootstrap(("127.0.0.1", 1), b"secret", 0, 1), lambda *_: None)
+    assert Process.last.killed
 
 
 def test_a_search_path_may_hold_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

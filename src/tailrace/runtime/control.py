@@ -157,8 +157,10 @@ class ControlLine:
     @property
     def waiting(self) -> bool:
         """Whether there is something to read that its thread has not got to yet."""
+        poll = select.poll()  # select() knows no file above 1023
         try:
-            return bool(select.select([self._socket], [], [], 0)[0])
+            poll.register(self._socket, select.POLLIN)
+            return bool(poll.poll(0))
         except (OSError, ValueError):
             return False  # it is closed
 

@@ -65,6 +65,7 @@ from tailrace.topology import Role
 BACKLOG = 64
 TICK_S = 0.05
 PING_S = 1.0
+RETRY_S = 0.5
 
 LOAD_S = 0.25
 """How often sources hear what their roots and hedges cost, if they hedge: they know nothing of it before."""
@@ -115,6 +116,7 @@ class CoordinatorServer:
         self._display = Display()
         self._storer = Storer(checkpoint, self._wrote)
         self._turned_ns = 0  # when silence was last judged
+        self._unstarted: list[tuple[int, StartWorker]] = []  # when to try again
         self._secret = new_secret()
         self._plan_bytes: bytes = cloudpickle.dumps(plan)
         self._events: queue.SimpleQueue[Callable[[], list[Command]]] = queue.SimpleQueue()
@@ -271,6 +273,7 @@ class CoordinatorServer:
                     pass
                 if system_clock() - self._turned_ns >= TICK_S * SECOND_NS:
                     self._obey(self._tick())
+                    self._obey(self._start_again())
                 if self._core.phase is core.Phase.RUNNING and not self._begun_ns:
                     self._begun_ns = system_clock()
                     self.running.set()
@@ -344,7 +347,26 @@ class CoordinatorServer:
     def _start_worker(self, command: StartWorker) -> None:
         address = (self._place.address, self._listener.getsockname()[1])
         bootstrap = Bootstrap(address, self._secret, command.worker, command.epoch)
-        self._host.start(bootstrap, self._ended)
+        try:
+            self._host.start(bootstrap, self._ended)
+        except OSError as error:  # files, threads or processes have run out, perhaps for a moment only
+            text = (
+                f"a worker cannot be started yet: worker={command.worker} cause={error}; are there too many processes?"
+            )
+            self._notice(f"start {command.epoch}", text)
+            self._unstarted.append((system_clock() + int(RETRY_S * SECOND_NS), command))
+
+    def _start_again(self) -> list[Command]:
+        """What could not be started, if it is still wanted: the pure coordinator says when it is too late for that."""
+        now_ns = system_clock()
+        due = [command for at_ns, command in self._unstarted if at_ns <= now_ns]
+        self._unstarted = [(at_ns, command) for at_ns, command in self._unstarted if at_ns > now_ns]
+        waits = core.WorkerState.STARTING
+        return [
+            command
+            for command in due
+            if self._core.epoch_of(command.worker) == command.epoch and self._core.state_of(command.worker) is waits
+        ]
 
     def _ended(self, worker: int, epoch: int, why: str) -> None:
         """The host says that a process is gone. Its last words may still be on their way, and come first."""

@@ -25,8 +25,8 @@ Exited = Callable[[int, int, str], None]
 
 
 class Host(Protocol):
-    """Law: ``start`` returns at once; every process started is reported to ``exited`` once, when it is gone; after
-    ``close`` there is none left."""
+    """Law: ``start`` returns at once, or raises OSError and has started nothing; every process started is reported to
+    ``exited`` once, when it is gone; after ``close`` there is none left."""
 
     def start(self, bootstrap: Bootstrap, exited: Exited) -> None: ...
 
@@ -67,7 +67,12 @@ class SubprocessHost:
         except BrokenPipeError:
             pass  # it is gone already, which the waiting thread will tell
         name = f"wait-{bootstrap.worker}"
-        threading.Thread(target=self._wait, args=(bootstrap, process, exited), name=name, daemon=True).start()
+        try:
+            threading.Thread(target=self._wait, args=(bootstrap, process, exited), name=name, daemon=True).start()
+        except RuntimeError as error:  # no threads left
+            process.kill()
+            process.wait()
+            raise OSError(str(error)) from error
 
     def _wait(self, bootstrap: Bootstrap, process: subprocess.Popen[bytes], exited: Exited) -> None:
         code = process.wait()
