@@ -15,7 +15,7 @@ from tailrace.runtime.coordinator import LOOPBACK, Place
 from tailrace.spark.doctor import Diagnosis, Examined, Expected, check_java, examine, judge
 from tailrace.spark.host import hopeless_cause
 from tailrace.spark.probes import Executor, Probed
-from tailrace.spark.run import options_in, place_of
+from tailrace.spark.run import ENCRYPTS, check_encryption, launch_on_spark, options_in, place_of
 from tailrace.spark.session import local_session
 from tailrace.spark.slots import Held, executors_wanted, is_local, total_slots
 from tailrace.spark.task import entry
@@ -156,9 +156,52 @@ def test_options_from_the_configuration() -> None:
 def test_where_the_coordinator_listens() -> None:
     assert place_of("local[4]", {"spark.driver.host": "10.1.2.3"}) == LOOPBACK
     assert place_of("spark://m:1", {"spark.driver.host": "127.0.0.1"}) == Place("127.0.0.1", "127.0.0.1")
-    assert place_of("yarn", {"spark.driver.host": "203.0.113.1"}) == Place("0.0.0.0", "203.0.113.1")
     both = {"spark.driver.host": "203.0.113.1", "spark.driver.bindAddress": "127.0.0.1"}
     assert place_of("yarn", both) == Place("127.0.0.1", "203.0.113.1")
+
+
+def test_who_listens_on_all_addresses_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    assert place_of("yarn", {"spark.driver.host": "203.0.113.1"}) == Place("0.0.0.0", "203.0.113.1")
+    (said,) = caplog.messages
+    assert said.startswith("the driver listens on all addresses: spark.driver.host=203.0.113.1 is not one of this mach")
+    assert said.endswith("should spark.driver.bindAddress say which?")
+
+
+def test_an_address_that_cannot_be_listened_on_is_refused() -> None:
+    """The driver listened on all of them, and said nothing."""
+    refusal = r"cannot listen: spark\.driver\.bindAddress=203\.0\.113\.1 cause=.*; is it one of this machine's\?"
+    with pytest.raises(tr.OptionError, match=refusal):
+        place_of("yarn", {"spark.driver.host": "203.0.113.1", "spark.driver.bindAddress": "203.0.113.1"})
+    for address in ("::1", "[2001:db8::7]"):
+        with pytest.raises(tr.OptionError, match="the driver listens on IPv4 only: address="):
+            place_of("yarn", {"spark.driver.host": address})
+
+
+@pytest.mark.parametrize("key", ENCRYPTS)
+def test_a_session_that_is_told_to_encrypt_is_refused(key: str) -> None:
+    with pytest.raises(tr.OptionError) as caught:
+        check_encryption("spark://m:1", {key: "true"}, plaintext=False)
+    assert str(caught.value) == (
+        f"Spark is told to encrypt, and Tailrace does not encrypt tuples: {key}=true: "
+        "may they go over this network in clear, spark.tailrace.plaintext=true?"
+    )
+    check_encryption("spark://m:1", {key: "true"}, plaintext=True)
+    check_encryption("spark://m:1", {key: "false", "spark.authenticate": "true"}, plaintext=False)
+    check_encryption("local[2]", {key: "true"}, plaintext=False)
+    assert options_in({"spark.tailrace.plaintext": "true"}) == {"plaintext": True}
+
+
+def test_the_refusal_comes_before_anything_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Context:
+        master, applicationId = "spark://m:1", "app"
+
+    class Session:
+        sparkContext = Context()
+
+    monkeypatch.setattr("tailrace.spark.run.check_session", lambda spark: None)
+    monkeypatch.setattr("tailrace.spark.run.configuration", lambda spark: {"spark.network.crypto.enabled": "true"})
+    with pytest.raises(tr.OptionError, match="Tailrace does not encrypt tuples"):
+        launch_on_spark(tr.Topology("t"), Session(), {})
 
 
 def task_of(version: str) -> Any:

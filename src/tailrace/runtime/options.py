@@ -56,6 +56,7 @@ class RunOptions:
     link_mbps: float | None = None  # megabits a second that may leave: for benches, and to keep queues here
     link_scope: str = WORKER  # or "node": whether that is for each worker, or for those of a machine together
     ring: bool = True  # shared memory between workers of one machine; without it they talk over TCP
+    plaintext: bool = False  # run in a Spark session that is told to encrypt, which Tailrace cannot do
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -72,9 +73,9 @@ class RunOptions:
                 if not isinstance(value, Tail):
                     raise OptionError(f"not a tail: tail={shorten(value)}: did you mean Tail(replay=…)?")
                 continue
-            if field.name == "ring":
+            if field.name in ("ring", "plaintext"):
                 if not isinstance(value, bool):
-                    raise OptionError(f"option must be true or false: ring={value!r}; did you mix two up?")
+                    raise OptionError(f"option must be true or false: {field.name}={value!r}; did you mix two up?")
                 continue
             if field.name == "link_scope":
                 if value not in (WORKER, NODE):

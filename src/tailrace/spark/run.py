@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 import uuid
@@ -22,6 +23,13 @@ from tailrace.topology import Topology
 
 PREFIX = "spark.tailrace."
 EVERYWHERE = "0.0.0.0"
+HOST, BIND = "spark.driver.host", "spark.driver.bindAddress"
+
+ENCRYPTS = ("spark.network.crypto.enabled", "spark.authenticate.enableSaslEncryption", "spark.ssl.rpc.enabled")
+"""What has Spark encrypt what goes between its processes. ``spark.authenticate`` alone only keeps strangers out, as the
+run's secret does; ``spark.io.encryption.enabled`` is for its files."""
+
+logger = logging.getLogger("tailrace")
 
 TECHNIQUES: dict[str, Callable[[str], Any]] = {"replay": named_replay, "shared_queues": str, "send": named_send}
 """How the Spark configuration writes down what is on in a ``Tail``."""
@@ -36,6 +44,7 @@ def launch_on_spark(topology: Topology, spark: Any, options: dict[str, Any]) -> 
     given = {name: value for name, value in options.items() if value is not None}
     chosen = RunOptions.of({**options_in(conf), **given})
     context = spark.sparkContext
+    check_encryption(context.master, conf, chosen.plaintext)
     place = place_of(context.master, conf)
     HELD.take(context.applicationId, chosen.workers, slots_of(spark), context.master)
     host = SparkHost(spark, uuid.uuid4().hex[:8], topology.name, chosen.workers)
@@ -113,17 +122,39 @@ def _parse(key: str, text: str, kind: str) -> Any:
 
 
 def place_of(master: str, conf: Mapping[str, str]) -> Place:
-    """Where executors reach the driver. Behind an address that is not this machine's own, listen on all."""
+    """Where executors reach the driver. Behind an address that is not this machine's own, listen on all, and say so."""
     if is_local(master):
         return LOOPBACK
-    address = conf.get("spark.driver.host", "127.0.0.1")
-    bind = conf.get("spark.driver.bindAddress", address)
-    return Place(bind if can_bind(bind) else EVERYWHERE, address)
+    address = conf.get(HOST, "127.0.0.1")
+    bind = conf.get(BIND, address)
+    why_not = why_not_bind(bind)
+    if why_not is None:
+        return Place(bind, address)
+    if ":" in bind:
+        raise OptionError(f"the driver listens on IPv4 only: address={bind}; could {BIND} be an IPv4 address?")
+    if BIND in conf:
+        raise OptionError(f"the driver cannot listen: {BIND}={bind} cause={why_not}; is it one of this machine's?")
+    logger.warning(
+        "the driver listens on all addresses: %s=%s is not one of this machine's (%s); should %s say which?",
+        *(HOST, bind, why_not, BIND),
+    )
+    return Place(EVERYWHERE, address)
 
 
-def can_bind(address: str) -> bool:
+def why_not_bind(address: str) -> OSError | None:
     try:
         socket.create_server((address, 0)).close()
-    except OSError:
-        return False
-    return True
+    except OSError as error:
+        return error
+    return None
+
+
+def check_encryption(master: str, conf: Mapping[str, str], plaintext: bool) -> None:
+    """Raises OptionError if Spark is told to encrypt what goes over the network, unless the user has said otherwise."""
+    told = [key for key in ENCRYPTS if conf.get(key, "").lower() == "true"]
+    if not told or plaintext or is_local(master):
+        return
+    raise OptionError(
+        f"Spark is told to encrypt, and Tailrace does not encrypt tuples: {told[0]}=true: "
+        f"may they go over this network in clear, {PREFIX}plaintext=true?"
+    )
