@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from kit import (
 )
 
 import tailrace as tr
+from tailrace.connector import Record, SplitStart
 from tailrace.errors import TailraceError
 from tailrace.testing.processes import is_alive, listening_ports, processes_with, wait_until
 
@@ -79,6 +81,57 @@ def test_stop_is_prompt_after_the_source_was_replaced() -> None:
         wait_until(lambda: received(run, "out") >= least, 30, "the run to go on")
         run.stop(timeout=8)
         assert run.exception() is None, "65,536 roots at 1000 a second are 65 s"
+
+
+class FitfulReader:
+    """Every other poll is empty, and after each that is not it wants to be asked later."""
+
+    done = False
+
+    def __init__(self, start: SplitStart) -> None:
+        self._next = start.offset
+        self._polls = 0
+        self.ready_ns = 0
+
+    def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
+        self._polls += 1
+        if self._polls % 2 or now_ns < self.ready_ns:
+            return []
+        self.ready_ns = now_ns + 5_000_000
+        first, self._next = self._next, self._next + min(limit, 20)
+        return [Record(7 * number, 0, number) for number in range(first, self._next)]
+
+    def close(self) -> None: ...
+
+
+class Fitful:
+    replayable = True
+
+    def splits(self, tasks: int) -> Sequence[str]:
+        return ["only"]
+
+    def open(self, start: SplitStart) -> FitfulReader:
+        return FitfulReader(SplitStart(start.split, -(-start.offset // 7)))
+
+
+def hold_up_one(number: int) -> int:
+    """So that the prefix stays, while rows behind it are shown."""
+    if number == 50:
+        time.sleep(1.5)
+    return number
+
+
+def test_a_drain_reads_as_far_as_a_source_that_died_though_polls_are_empty() -> None:
+    out = tr.to_list()
+    topology = tr.Topology("fitful")
+    topology.source("s", Fitful()).map("m", hold_up_one, tasks=2, kind="blocking").sink("out", out)
+    (worker,) = homes(topology, 3, "s")
+    with running(topology, workers=3, max_pending=5000) as run:
+        wait_until(lambda: received(run, "out") > 300, 30, "rows at the sink")
+        kill(run, worker)
+        run.stop(timeout=60)
+        assert run.exception() is None
+    assert sorted(out.values) == list(range(max(out.values) + 1)) and len(out.values) > 300
 
 
 def test_stop_and_go_on_from_the_checkpoint(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tailrace.core.membership import ACCEPT, REFUSE, LinkSequence, Membership
 from tailrace.core.messages import Command, Committed, Drain, FromWorker, Persist, Prefixes, Recover, Send, ToWorker
 from tailrace.core.plan import OperatorPlan, SplitPlan
 from tailrace.core.router import LaneOut
+from tailrace.core.sightings import Sightings
 from tailrace.core.sinklog import DUPLICATE_DURABLE, DUPLICATE_PENDING, WRITE, SinkLog
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.storing import Storing
@@ -134,7 +135,30 @@ def span_from_own_prefix() -> Patch:
 
 
 def successor_stops_at_once() -> Patch:
-    return patch.object(SourceTask, "catch_up", lambda self: None)
+    return patch.object(SourceTask, "_catch_up", lambda self, reach: None)
+
+
+def catches_up_to_an_empty_poll() -> Patch:
+    """A successor takes a poll that gives nothing for the end of what its predecessor can have read."""
+    original = SourceTask.read
+
+    def read(self: SourceTask, limit: int) -> int:
+        taken = original(self, limit)
+        if not taken:
+            self._short.clear()
+        return taken
+
+    return patch.object(SourceTask, "read", read)
+
+
+def sightings_not_told() -> Patch:
+    """How far a dead source has got is what it has said itself."""
+    return patch.object(Sightings, "so_far", lambda self: {})
+
+
+def read_back_not_seen() -> Patch:
+    """What a sink's predecessor has committed does not count as seen."""
+    return patch.object(Sightings, "read_back", lambda self, marks: None)
 
 
 def span_unbounded() -> Patch:

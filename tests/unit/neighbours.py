@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from tailrace.core.messages import Member
+from tailrace.core.sightings import Sightings
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.runner import Runner
 
 
 class NobodyHere:
+    sightings = Sightings()
+
     def host_of(self, task: int) -> None:
         return None
 

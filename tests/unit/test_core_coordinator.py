@@ -135,7 +135,7 @@ def message(commands: list[Command], kind: type) -> Any:
 def test_a_run_starts_when_all_act_on_one_membership(run: Run) -> None:
     assert run.start() == [StartWorker(0, 1), StartWorker(1, 2)]
     positions = {0: Position(0, None), 1: Position(7, b"x")}
-    assert run.register(0) == [Send(0, 1, Assign(positions, False, replaces=False))]
+    assert run.register(0) == [Send(0, 1, Assign(positions, False))]
     alone = message(run.say(Ready, 0), Members)
     assert set(alone.members) == {0} and alone.epochs == {0: 1, 1: 2}
     assert run.apply(0) == []
@@ -206,6 +206,19 @@ def test_recovery_waits_until_all_act_on_the_new_membership(run: Run) -> None:
     assert sent(run.apply(0), Recover) == [0, 1]
     assert run.coordinator.recoveries == 1
     assert run.apply(0) == [] and run.tick(10) == []  # once
+
+
+def test_recovery_says_how_far_anybody_has_read_a_split(run: Run) -> None:
+    run.running()
+    run.say(SourceReport, 1, 1, False, False, frozenset(), {1: 20})
+    run.say(Prefixes, 0, {0: Position(3, None)}, {0: 3})
+    run.exit(1, "killed")
+    run.register(1)
+    run.say(Ready, 1)
+    version = run.coordinator._version
+    run.say(Applied, 1, version, {1: 18})
+    recover = message(run.say(Applied, 0, version, {1: 25, 0: 1}), Recover)
+    assert recover.reach == {1: 25}  # of split 0 nothing is known above its prefix
 
 
 def test_an_answer_to_an_older_membership_is_not_enough(run: Run) -> None:

@@ -63,7 +63,7 @@ def test_old_news_changes_nothing() -> None:
 
 def test_the_life_of_a_worker() -> None:
     worker = Worker(0, 2)
-    assign = Assign({}, False, False)
+    assign = Assign({}, False)
     assert worker.handle(assign) == [OpenTasks(assign)] and worker.life is Life.OPENING
     assert worker.opened() == [Reply(Ready(0, 2))] and worker.life is Life.RUNNING
     first, same, stale = members(1, a=2, b=4), members(2, a=2, b=4), members(1, a=2, b=4)
@@ -83,6 +83,6 @@ def test_a_worker_that_was_replaced_leaves() -> None:
 
 def test_tasks_that_open_after_the_worker_was_told_to_leave_are_not_announced() -> None:
     worker = Worker(0, 2)
-    worker.handle(Assign({}, False, False))
+    worker.handle(Assign({}, False))
     worker.handle(Leave("too late"))
     assert worker.opened() == []

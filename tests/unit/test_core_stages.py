@@ -17,6 +17,7 @@ from tailrace.core.lineage import child_lineages
 from tailrace.core.messages import Position
 from tailrace.core.plan import EdgePlan, Plan, make_plan
 from tailrace.core.router import Bundle, Lane, LaneOut
+from tailrace.core.sightings import Sightings
 from tailrace.core.sinklog import DUPLICATE_DURABLE, WRITE, SinkLog
 from tailrace.core.stage import (
     DEAD_LETTER_INDEX,
@@ -350,7 +351,9 @@ def test_a_sink_that_opens_reads_back_what_it_had_committed(plan: Plan) -> None:
             asked.append(prefixes)
             return [Entry("s/1", 8, 200), Entry("s/1", 3, 100), Entry("a source that is gone/0", 8, 300)]
 
-    log = open_log(Full(), plan, {0: Position(2, None), 1: Position(5, None)})
+    sightings = Sightings()
+    log = open_log(Full(), plan, {0: Position(2, None), 1: Position(5, None)}, sightings)
+    assert sightings.so_far() == {1: 9}
     assert asked == [{"s/0": 2, "s/1": 5}]
     assert log.admit(1, 8, 200) == DUPLICATE_DURABLE and log.admit(1, 8, 201) == WRITE
     assert log.prefixes == {0: 2, 1: 5} and len(log) == 1

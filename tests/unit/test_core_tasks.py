@@ -343,25 +343,45 @@ def test_a_source_asks_once_and_again_only_after_a_while() -> None:
     assert (asked(), asked()) == (1, 0)
 
 
-def test_the_successor_of_a_source_catches_up_before_it_drains() -> None:
+def test_a_source_that_drains_reads_as_far_as_its_predecessor() -> None:
     kit = SourceKit(roots=20)
     kit.task.draining = True
-    kit.task.catch_up()
-    kit.task.handle(Recover())
-    assert not kit.task.exhausted
-    assert kit.task.read(100) == 3  # what the span allows, and so no less than its predecessor had read
-    assert kit.task.exhausted and not kit.task.settled
+    kit.task.handle(Recover({0: 3}))
+    assert not kit.task.exhausted and kit.task.ready_ns == 0
+    assert kit.task.read(1) == 1 and not kit.task.exhausted
+    assert kit.task.read(1) == 1 and kit.offsets() == [1, 2]
+    assert kit.task.exhausted and not kit.task.settled and kit.task.ready_ns is None
 
 
-def test_a_successor_has_caught_up_when_there_is_nothing_left_to_read() -> None:
+def test_a_source_that_drains_stops_at_once_where_nobody_has_read_further() -> None:
     kit = SourceKit(roots=20)
-    kit.task.catch_up()
-    kit.task.handle(Recover())
+    kit.task.handle(Recover({0: 2}))
     kit.task.read(1)
     kit.task.handle(Drain())
-    assert not kit.task.exhausted
-    assert kit.task.read(0) == 0
-    assert kit.task.exhausted
+    assert kit.task.exhausted and kit.task.read(1) == 0
+
+
+def test_a_drain_goes_on_through_empty_polls_to_the_end_of_a_split() -> None:
+    kit = SourceKit(roots=3)
+    kit.task.handle(Recover({0: 9}))  # as far as it ever got: the split has become shorter
+    kit.task.handle(Drain())
+    assert kit.task.read(0) == 0 and not kit.task.exhausted
+    assert kit.task.read(3) == 2 and kit.task.exhausted
+
+
+def test_a_source_says_how_far_it_has_read() -> None:
+    kit = SourceKit()
+    kit.task.handle(Recover())
+    reports = kit.task.reports(0, 1, lambda value: None)
+    assert [message.reach for message in reports if isinstance(message, SourceReport)] == [{}]
+    kit.task.read(2)
+    (report,) = kit.task.reports(0, 1, lambda value: None)
+    assert isinstance(report, SourceReport) and report.reach == {0: 3}
+    assert kit.task.reports(0, 1, lambda value: None) == []
+    kit.task.read(1)
+    kit.finish()
+    prefixes, *_ = kit.task.reports(0, 1, lambda value: None)
+    assert isinstance(prefixes, Prefixes) and prefixes.reach == {0: 4}
 
 
 def test_recovery_comes_before_reading() -> None:
@@ -420,7 +440,7 @@ def test_a_source_says_of_which_splits_nothing_is_pending() -> None:
     assert quiet() == []
     kit.task.read(10)
     kit.clock.advance(kit.task.look_every_ns)
-    assert quiet() == []
+    assert quiet() == [frozenset()], "it says how far it has read, and that not all of that is done"
     kit.finish()
     kit.clock.advance(kit.task.look_every_ns)
     assert quiet() == [], "its prefix is not stored"

@@ -42,7 +42,8 @@ class Desk:
         task = assemble(0, Bodies({}, {}, {0: source.open(SplitStart("0", 0))}, {0: Position(0, None)}), around)
         assert isinstance(task, SourceTask)
         self.task = task
-        self.host = TaskHost(task, Worker(), Kind.AUTO)
+        self.worker = Worker()
+        self.host = TaskHost(task, self.worker, Kind.AUTO)
         self.runner = Stepped("s/0")
         self.runner.adopt(self.host)
         near, far = socket.socketpair()
@@ -93,6 +94,15 @@ def test_an_ack_wakes_nobody_and_is_taken_in_at_the_next_turn(desk: Desk) -> Non
     desk.runner.get_up()
     desk.host.work(system_clock())
     assert desk.complete == 1
+
+
+def test_what_lies_on_the_link_of_one_who_was_replaced_is_not_taken(desk: Desk) -> None:
+    """Its host may have been busy since, and not have heard that the link is to be closed."""
+    desk.link.send(ACKS, encode_folds(desk.ack(), system_clock()))
+    desk.worker.lowest = 2
+    desk.host.work(system_clock())
+    desk.runner.step()
+    assert desk.complete == 0
 
 
 def test_a_root_was_complete_when_its_ack_was_sent(desk: Desk) -> None:

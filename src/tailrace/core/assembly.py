@@ -21,6 +21,7 @@ from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import FeedbackLane, Lane, LaneOut, Out, SidesOut, TurnsOut, Unroutable
 from tailrace.core.sendinghalf import MAX_LINE, FeedbackOut
 from tailrace.core.sharedqueue import SharedQueue
+from tailrace.core.sightings import Sightings
 from tailrace.core.sinklog import SinkLog
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.stage import (
@@ -69,6 +70,7 @@ class Surroundings:
     cancelled: Cancelled = field(default_factory=Cancelled)
     allowance: Allowance = field(default_factory=Allowance)
     say: Say = say_nothing
+    sightings: Sightings = field(default_factory=Sightings)
 
 
 def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
@@ -218,7 +220,7 @@ class _Builder:
         if not operator.committing:
             return CallSinkStage(writer.write, wiring)
         committing = cast(CommittingWriter, writer)
-        log = open_log(committing, self._plan, self._bodies.positions)
+        log = open_log(committing, self._plan, self._bodies.positions, self._around.sightings)
         stage = CommitSinkStage(committing, log, task.acks, self._plan, self._around.rng, wiring)
         task.sinks.append(stage)
         return stage
@@ -266,12 +268,13 @@ def first_offset(plan: Plan, split: int, position: Position, epoch: int) -> int:
     return max(position.offset, epoch << EPOCH_OFFSETS)
 
 
-def open_log(writer: CommittingWriter, plan: Plan, positions: Mapping[int, Position]) -> SinkLog:
+def open_log(writer: CommittingWriter, plan: Plan, positions: Mapping[int, Position], sightings: Sightings) -> SinkLog:
     """Shut out lower epochs of a sink task, and read back what they had committed above the prefixes."""
     prefixes = {split: position.offset for split, position in positions.items()}
     index = {split.key: split.index for split in plan.splits}
     entries = writer.recover({split.key: prefixes[split.index] for split in plan.splits})
     marks = [(index[entry.split], entry.offset, entry.lineage) for entry in entries if entry.split in index]
+    sightings.read_back(marks)
     return SinkLog(prefixes, marks)
 
 

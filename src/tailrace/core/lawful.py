@@ -47,7 +47,7 @@ def check_reader(source: str, split: str, reader: Any) -> None:
 
 
 def checked(source: str, split: str, records: Any) -> Sequence[Record]:
-    """What ``poll`` returned, if it is records with integers for offsets. Whether these increase shows as they are read.
+    """What ``poll`` returned, if it is records with integers for offsets. Whether they increase shows as they are read.
 
     It is on the path of every record, so it looks at all types at once.
     """

@@ -313,7 +313,8 @@ class Ledger:
         assert self._span == self._pending + sum(map(len, self._uncommitted.values()))
         unfinished = sum(bool(root.complete_ns) and not root.durable for root in roots)
         assert self.complete_latency.count == self.durable_latency.count + unfinished, "a root is complete twice"
-        assert self._pending == len(roots) <= self.span <= self._limits.max_pending, (self._pending, self.span)
+        assert self._pending == len(roots) <= self._span, (self._pending, self._span)
+        assert self._span <= self._limits.max_pending, f"span is not bounded: {self._span} roots"
         assert all(self._committed[split] <= offset for split, offset in self._prefix.items())
         live = {emission for root in roots if not root.durable for emission in root.emissions}
         assert live == set(self._live), "registers and pending roots disagree"

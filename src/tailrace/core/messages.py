@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tailrace.policy.tail import PLAIN, Tail
@@ -43,11 +43,12 @@ class Ready:
 
 @dataclass(frozen=True)
 class Applied:
-    """The worker acts on this version of the membership."""
+    """The worker acts on this version of the membership, and has seen roots of splits as far as this."""
 
     worker: int
     epoch: int
     version: int
+    seen: Mapping[int, int] = field(default_factory=dict)  # by split index: the offset behind the furthest
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class Prefixes:
     worker: int
     epoch: int
     positions: Mapping[int, Position]  # by split index
+    reach: Mapping[int, int] = field(default_factory=dict)  # as in a SourceReport
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class SourceReport:
     settled: bool  # it will read no more, and all it has read is durable and committed
     wants_commit: bool  # it can go no further until sinks commit
     quiet: frozenset[int] = frozenset()  # splits of which nothing is pending: finished, or with nothing new
+    reach: Mapping[int, int] = field(default_factory=dict)  # by split: the offset behind the newest root, if it is news
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,6 @@ class Assign:
 
     starts: Mapping[int, Position]  # by split index
     draining: bool
-    replaces: bool  # another process of this run had these tasks before
     tail: Tail = PLAIN
 
 
@@ -154,7 +156,12 @@ class Members:
 
 @dataclass(frozen=True)
 class Recover:
-    """Everybody acts on the present membership: sources emit again whatever is pending, then go on."""
+    """Everybody acts on the present membership: sources emit again whatever is pending, then go on.
+
+    ``reach`` is how far splits are known to have been read, by whomever: a source that drains reads as far.
+    """
+
+    reach: Mapping[int, int] = field(default_factory=dict)  # by split, where it is above the prefix
 
 
 @dataclass(frozen=True)

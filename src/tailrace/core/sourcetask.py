@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -58,7 +58,8 @@ class SourceTask(Task):
         self._races: Races | None = None  # since there was a rule
         self._rng = rng
         self.draining = False
-        self._catch_up = 0  # roots to read even so
+        self._goal: dict[int, int] = {}  # by split: how far a drain must read, at least
+        self._short: set[int] = set()  # splits that have not got there
         self._readers = deque(readers.items())
         self._reach = ledger.reach()  # by split: the lowest offset that can come next
         self._again: deque[Root] = deque()
@@ -71,6 +72,7 @@ class SourceTask(Task):
         self._asked: dict[int, int] = {}  # prefixes that the coordinator was last asked to commit
         self._asked_ns = 0
         self._told: tuple[bool, bool, frozenset[int]] | None = None
+        self._told_reach = dict(self._reach)
         self._quiet: frozenset[int] = frozenset()
         self._looked_ns = 0  # for what is quiet
         self._barrier = 0  # to be passed; 0: none
@@ -85,31 +87,37 @@ class SourceTask(Task):
     @property
     def exhausted(self) -> bool:
         """No root will be read any more."""
-        return not self._readers or (self.draining and self._catch_up <= 0)
+        return not self._readers or (self.draining and not self._short)
 
-    def catch_up(self) -> None:
-        """This task takes the place of one that died, and a drain must not end before it has got as far.
+    def _catch_up(self, reach: Mapping[int, int]) -> None:
+        """Splits have been read as far as this, perhaps by one that died: a drain must not end before it is there.
 
-        It cannot know how far that was, but in no split further than the span allows, and no further than what can be
-        read now: so one or the other will do.
+        That a poll is empty, or the next one due later, says nothing: only the end of a split is one.
         """
-        self._catch_up = self.ledger.room * len(self._readers)
+        self._goal.update({split: offset for split, offset in reach.items() if split in self._reach})
+        self._short = {split for split, _ in self._readers if self._goal.get(split, 0) > self._reach[split]}
+
+    def _to_read(self) -> Iterable[tuple[int, Reader]]:
+        if not self.draining:
+            return self._readers
+        return [(split, reader) for split, reader in self._readers if split in self._short]
 
     @property
     def ready_ns(self) -> int | None:
         """When it is worth reading; None while there is nothing to read or no room for it."""
         if not self._started or self.exhausted or self._again or self.ledger.room <= 0:
             return None
-        return min(reader.ready_ns for _, reader in self._readers)
+        return min(reader.ready_ns for _, reader in self._to_read())
 
     def read(self, limit: int) -> int:
         """Read up to ``limit`` roots, over all splits in turn, and emit them. Returns how many."""
         taken, ledger, hedging = 0, self.ledger, self.hedging
-        if self.draining:
-            limit = min(limit, self._catch_up)
         for _ in range(len(self._readers)):
             now_ns = self.clock()
             split, reader = self._readers[0]
+            if self.draining and split not in self._short:
+                self._readers.rotate(-1)
+                continue
             records = self._poll(split, reader, min(limit - taken, ledger.room), now_ns)
             low = self._reach[split]
             for offset, due_ns, value in records:
@@ -121,6 +129,8 @@ class SourceTask(Task):
                 if hedging is not None:
                     hedging.emitted(root, now_ns)
             self._reach[split] = low
+            if reader.done or low >= self._goal.get(split, 0):
+                self._short.discard(split)
             taken += len(records)
             if reader.done:
                 self._readers.popleft()
@@ -129,9 +139,6 @@ class SourceTask(Task):
                 self._readers.rotate(-1)
             if taken >= limit or ledger.room <= 0:
                 break
-        self._catch_up -= taken
-        if not taken or self._nothing_to_read:
-            self._catch_up = 0
         self.wiring.counters.received += taken
         return taken
 
@@ -181,6 +188,7 @@ class SourceTask(Task):
                     self._started, self._looked_ns = True, self.clock()  # one that has not read yet is not quiet
                 self._again = deque(self.ledger.unfinished())
                 self._late.clear()  # what is emitted again is not late
+                self._catch_up(message.reach)
             case Committed():
                 for split, offset in message.offsets.items():
                     self.ledger.committed(split, offset)
@@ -298,17 +306,24 @@ class SourceTask(Task):
         if moved and (offsets != self._asked or now_ns - self._asked_ns > ASK_AGAIN_NS):
             self._asked, self._asked_ns = offsets, now_ns
             positions = {split: Position(offset, fingerprint(value)) for split, (offset, value) in moved.items()}
-            messages.append(Prefixes(worker, epoch, positions))
+            messages.append(Prefixes(worker, epoch, positions, self._new_reach()))
         if self._started and now_ns - self._looked_ns >= self.look_every_ns:
             self._quiet, self._looked_ns = frozenset(self.ledger.quiet()), now_ns
-        state = (self.settled, self.wants_commit, self._quiet)
-        if state != self._told:
+        state, reach = (self.settled, self.wants_commit, self._quiet), self._new_reach()
+        if state != self._told or reach:
             self._told = state
-            messages.append(SourceReport(worker, epoch, self.number, *state))
+            messages.append(SourceReport(worker, epoch, self.number, *state, reach))
         if self._barrier and self._passes_barrier():
             messages.append(Passed(worker, epoch, self.number, self._barrier))
             self._barrier, self._behind = 0, None
         return messages
+
+    def _new_reach(self) -> dict[int, int]:
+        """How far splits have been read, if the coordinator has not been told."""
+        told = self._told_reach
+        news = {split: offset for split, offset in self._reach.items() if offset > told[split]}
+        told.update(news)
+        return news
 
     def _passes_barrier(self) -> bool:
         if self._behind is None and self._started and not self._again and self._nothing_to_read:
@@ -317,4 +332,4 @@ class SourceTask(Task):
 
     @property
     def _nothing_to_read(self) -> bool:
-        return self.exhausted or min(reader.ready_ns for _, reader in self._readers) > self.clock()
+        return self.exhausted or min(reader.ready_ns for _, reader in self._to_read()) > self.clock()

@@ -7,6 +7,7 @@ from enum import Enum
 
 from tailrace.core.membership import Membership
 from tailrace.core.messages import Applied, Assign, FromWorker, Leave, LinkLost, Members, Ready, ToWorker
+from tailrace.core.sightings import Sightings
 
 
 class Life(Enum):
@@ -55,11 +56,12 @@ WorkerCommand = OpenTasks | CloseLinks | TellTasks | Reply | Exit
 class Worker:
     """Pure: ``handle`` returns what follows from a message of the coordinator, in order."""
 
-    def __init__(self, worker: int, epoch: int) -> None:
+    def __init__(self, worker: int, epoch: int, sightings: Sightings | None = None) -> None:
         self.worker = worker
         self.epoch = epoch
         self.life = Life.REGISTERING
         self.membership = Membership(worker, epoch)
+        self.sightings = Sightings() if sightings is None else sightings
 
     def handle(self, message: ToWorker) -> list[WorkerCommand]:
         if self.life is Life.LEAVING:
@@ -101,4 +103,4 @@ class Worker:
         commands: list[WorkerCommand] = [CloseLinks(frozenset(changed))] if changed else []
         if newer:
             commands.append(TellTasks(news))
-        return [*commands, Reply(Applied(self.worker, self.epoch, news.version))]
+        return [*commands, Reply(Applied(self.worker, self.epoch, news.version, self.sightings.so_far()))]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from tailrace.errors import ProtocolError
@@ -43,6 +44,7 @@ class InLinks:
         self._links.append(link)
         assert self._runner is not None
         link.paused = self.paused
+        link.counts = partial(self._near.counts, link.worker, link.epoch)
         link.watch(self._runner)
 
     def give(self) -> list[InLink]:

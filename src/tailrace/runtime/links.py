@@ -109,6 +109,10 @@ class OutLink(LinkPeer):
         self.forget()
 
 
+def _always() -> bool:
+    return True
+
+
 class InLink:
     """The receiving end, of a connection. Used by the thread that runs the receiving task."""
 
@@ -126,6 +130,7 @@ class InLink:
         self.epoch = epoch
         self.paused = False
         self.patient = False  # it need not be read before its keeper does so
+        self.counts: Callable[[], bool] = _always  # whether what comes on it is to be taken
         self.on_frame = on_frame
         self.on_lost = on_lost
         self._reader = FrameReader(seal=None if channel.seals is None else channel.seals.receiving)
@@ -164,6 +169,8 @@ class InLink:
             data = self.socket.recv(RECEIVE_BYTES)
             if not data:
                 raise ConnectionResetError("closed by the peer")
+            if not self.counts():
+                return  # its peer has been replaced, and its keeper, who was busy, has not heard yet
             for kind, number, payload in self._reader.feed(data):
                 if self._sequence.check(number) != ACCEPT:  # TCP neither copies nor skips: this is no peer of ours
                     raise ProtocolError(f"frame out of sequence: number={number}; was the stream tampered with?")
@@ -256,6 +263,8 @@ class RingInLink(InLink):
 
     def _drain(self) -> bool:
         """Take what is there, up to a limit. Whether there may be more."""
+        if not self.counts():
+            return False
         core = self._core
         for _ in range(FRAMES_AT_ONCE):
             if self.paused:

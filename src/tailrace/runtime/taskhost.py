@@ -18,6 +18,7 @@ from tailrace.core.messages import ToWorker
 from tailrace.core.opentask import BatchTask
 from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import Note, urgent
+from tailrace.core.sightings import Sightings
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError, TaskError
@@ -75,6 +76,11 @@ class Surrounding(Neighbours, Membership, Protocol):
 
     worker: int
     epoch: int
+
+    @property
+    def sightings(self) -> Sightings:
+        """Of what comes from other workers."""
+        ...
 
 
 @dataclass
@@ -286,12 +292,14 @@ class TaskHost:
 
     def decode(self, payload: memoryview) -> list[Any]:
         try:
-            return decode_bundles(payload)
+            bundles = decode_bundles(payload)
         except ProtocolError:
             raise
         except Exception as error:  # the user's class says no, here or at the next try
             operator, task = self.label.rsplit("/", 1)
             raise TaskError(operator, int(task), "(while reading it)", traceback_of(error)) from None
+        self._near.sightings.came(bundles)
+        return bundles
 
     def _on_news(self, near: bool, kind: int, payload: memoryview) -> None:
         if kind == NOTES and self.task.lines:

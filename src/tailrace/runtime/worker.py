@@ -26,6 +26,7 @@ from tailrace.core.linkbudget import LinkBudget
 from tailrace.core.messages import Alive, Assign, Drain, Failed, Member, Members, Registered, Renew, Techniques
 from tailrace.core.opentask import AsyncTask
 from tailrace.core.plan import Plan
+from tailrace.core.sightings import Sightings
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced, ProtocolError, TailraceError, TaskError, shorten
@@ -75,7 +76,7 @@ class WorkerProcess:
         self.worker = bootstrap.worker
         self.epoch = bootstrap.epoch
         secret = bootstrap.secret
-        self._core = Worker(self.worker, self.epoch)
+        self._core = Worker(self.worker, self.epoch, Sightings(threading.Lock()))
         self._logs = logs
         hello = {"role": "worker", "worker": self.worker, "epoch": self.epoch}
         contact = dial(bootstrap.address, secret, hello)
@@ -119,6 +120,10 @@ class WorkerProcess:
 
     def member(self, worker: int) -> Member | None:
         return self._core.membership.member(worker)
+
+    @property
+    def sightings(self) -> Sightings:
+        return self._core.sightings
 
     def counts(self, worker: int, epoch: int) -> bool:
         return self._core.membership.counts(worker, epoch)
@@ -327,6 +332,7 @@ class WorkerProcess:
             cancelled=self.cancelling.emissions,
             allowance=Allowance(len(first), options.feedback_share),
             say=lambda topic, text: self.tell(Notice(topic, text)),
+            sightings=self._core.sightings,
         )
         hosts: dict[int, TaskHost] = {}
         for leader, members in plan.units(self.worker):
@@ -334,8 +340,6 @@ class WorkerProcess:
             task = assemble(leader, bodies, around)
             if isinstance(task, SourceTask):
                 task.draining = assign.draining
-                if assign.replaces:
-                    task.catch_up()
             kinds = {plan.operators[plan.operator_of[member]].operator.kind for member in members}
             hosts[leader] = TaskHost(task, self, Kind.BLOCKING if Kind.BLOCKING in kinds else min(kinds, key=_rank))
         shared = self._shared = Runner("shared", self.runner_failed, self.isolate)

@@ -35,6 +35,7 @@ from tailrace.sim.driver import NONE, Driver, Hardship
 from tailrace.sim.engine import Engine
 from tailrace.sim.nemesis import MAX_DEATHS
 from tailrace.sim.nodequeue import NodeQueue
+from tailrace.sim.polls import READY, Polls
 from tailrace.sim.process import Link, SimWorker
 from tailrace.sim.store import Store
 from tailrace.sim.wires import NO_FAULTS, LinkFaults, Wires
@@ -116,8 +117,10 @@ class Cluster:
         link_rng: Random | None = None,
         hardship: Hardship = NONE,
         driver_rng: Random | None = None,
+        polls: Polls = READY,
     ) -> None:
         self.plan = plan
+        self.polls = polls
         self.rng = rng
         self.network = network
         self.crashes = crashes

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.connector import SplitStart, Writer
+from tailrace.connector import Reader, SplitStart, Writer
 from tailrace.core.acks import Fold
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.cancelled import Cancelled
@@ -28,6 +28,7 @@ from tailrace.core.messages import (
     ToWorker,
 )
 from tailrace.core.opentask import BatchTask
+from tailrace.core.plan import SplitPlan
 from tailrace.core.router import Bundle, Lane
 from tailrace.core.sharedqueue import SharedQueue, portions
 from tailrace.core.sourcetask import SourceTask
@@ -37,6 +38,7 @@ from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellT
 from tailrace.errors import Fenced
 from tailrace.policy.tail import NODE
 from tailrace.sim.nodequeue import NodeQueue
+from tailrace.sim.polls import READY, FitfulReader
 from tailrace.sim.scheduled import SimSendLoop
 from tailrace.sim.shapes import MACHINE
 from tailrace.sim.store import DriverWriter, StoreWriter
@@ -236,6 +238,7 @@ class SimWorker:
             line_limit=cluster.line_limit,
             tail=assign.tail,
             cancelled=self.cancelled,
+            sightings=self.core.sightings,
         )
         for leader, members in plan.units(self.worker):
             functions: dict[int, Any] = {}
@@ -247,23 +250,27 @@ class SimWorker:
                 else:
                     functions[number] = operator.operator.body
             readers = {
-                split.index: plan.operators[split.source].operator.body.open(
-                    SplitStart(split.name, assign.starts[split.index].offset)
-                )
-                for split in plan.splits_of(leader)
+                split.index: self.reader(split, assign.starts[split.index].offset) for split in plan.splits_of(leader)
             }
             task = assemble(leader, Bodies(functions, writers, readers, assign.starts), around)
             if isinstance(task, SourceTask):
                 task.draining = assign.draining
                 task.look_every_ns = 20 * MS
-                if assign.replaces:
-                    task.catch_up()
             self.tasks[leader] = task
             self.wake(task)
             self.queues = around.queues
             if task.sinks:
                 cluster.engine.after(cluster.delay(), self.guarded(lambda task=task: self.commit(task)))  # type: ignore[misc]
         self.send_loop.switch(assign.tail.send)
+
+    def reader(self, split: SplitPlan, offset: int) -> Reader:
+        source = self.cluster.plan.operators[split.source].operator.body
+        reader: Reader = source.open(SplitStart(split.name, offset))
+        polls = self.cluster.polls
+        if polls is READY:
+            return reader
+        endless = polls.endless and not self.cluster.tally.restarts  # a new coordinator has not heard of the drain
+        return FitfulReader(reader, polls, polls.rng(split.key, self.epoch), endless)
 
     def writer(self, sink: str, task: int) -> Writer:
         store, crash = self.cluster.store, self.cluster.maybe_crash(self)
@@ -306,7 +313,7 @@ class SimWorker:
                     task.tap.portion = rng.choice([1, 1, 2, 64])
                 if task.runnable:
                     task.run(0)
-                elif isinstance(task, SourceTask) and task.ready_ns is not None:
+                elif isinstance(task, SourceTask) and ready(task):
                     task.read(rng.randrange(1, 5))
 
         self.on_task(task, work)
@@ -358,10 +365,12 @@ class SimWorker:
         queue = self.node_queues.get(plan.operator_of[lane.target])
         if self.scope != NODE or queue is None or queue.full or not queue.circle.has(plan.home[lane.target]):
             return False
-        for part in portions(lane.take(), rng.choice([1, 1, 2, 64]), rng.getrandbits):
+        bundles = lane.take()
+        for part in portions(bundles, rng.choice([1, 1, 2, 64]), rng.getrandbits):
             queue.put(self.cluster.engine.now_ns, part)
         for _, epoch in queue.circle.members:
             process = self.cluster.by_epoch[epoch]
+            process.core.sightings.came(bundles)
             for other in process.queues.values():
                 if other.supply is queue:
                     process.wake_all(other.tasks)
@@ -426,6 +435,7 @@ class SimWorker:
             self.on_task(task, partial(task.hear, payload))
         else:
             bundles: list[Bundle] = payload
+            self.core.sightings.came(bundles)
             task.receive(bundles)
             if task.tap is not None:
                 self.wake_all(task.tap.sharing)  # whoever gets there first
@@ -441,6 +451,11 @@ def commit_and_prune(sinks: list[CommitSinkStage]) -> None:
     for sink in sinks:
         sink.commit()
         sink.log._prune()
+
+
+def ready(task: SourceTask) -> bool:
+    ready_ns = task.ready_ns
+    return ready_ns is not None and ready_ns <= task.clock()
 
 
 def wants_time(task: Task) -> bool:

@@ -22,20 +22,21 @@ Row = tuple[Any, ...]
 
 
 class SimReader:
-    """Reads ``(source, split, offset)`` tuples."""
+    """Reads ``(source, split, offset)`` tuples. Offsets are ``stride`` apart."""
 
-    def __init__(self, source: str, start: SplitStart, roots: int) -> None:
+    def __init__(self, source: str, start: SplitStart, roots: int, stride: int) -> None:
         self._source = source
         self._split = start.split
-        self._next = start.offset
+        self._next = -(-start.offset // stride)
         self._roots = roots
+        self._stride = stride
         self.ready_ns = 0
 
     def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
         last = min(self._next + max(limit, 0), self._roots)
-        records = [Record(n, now_ns, (self._source, self._split, n)) for n in range(self._next, last)]
+        offsets = [n * self._stride for n in range(self._next, last)]
         self._next = last
-        return records
+        return [Record(offset, now_ns, (self._source, self._split, offset)) for offset in offsets]
 
     @property
     def done(self) -> bool:
@@ -51,13 +52,14 @@ class SimSource:
 
     name: str
     roots: int  # in every split
+    stride: int = 1  # from one offset to the next
     replayable = True
 
     def splits(self, tasks: int) -> Sequence[str]:
         return [str(index) for index in range(tasks)]
 
     def open(self, start: SplitStart) -> Reader:
-        return SimReader(self.name, start, self.roots)
+        return SimReader(self.name, start, self.roots, self.stride)
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,9 @@ def _fused(topology: Topology, roots: int) -> None:
 
 
 def _two_sources(topology: Topology, roots: int) -> None:
-    """Two ledgers, and a sink that keeps no promise beside one that does."""
+    """Two ledgers, one of offsets with gaps, and a sink that keeps no promise beside one that does."""
     one = topology.source("s", SimSource("s", roots), tasks=1)
-    two = topology.source("t", SimSource("t", roots), tasks=2)
+    two = topology.source("t", SimSource("t", roots, stride=3), tasks=2)
     merged = union(one, two).map("m", mark("m"), tasks=2, grouping=shuffle())
     merged.sink("out", SimSink(), tasks=2)
     merged.sink("loose", SimSink(committing=False), tasks=1)
