@@ -18,7 +18,8 @@ import pytest
 
 from tailrace.connector import Entry, SinkContext
 from tailrace.errors import Fenced, OptionError, TailraceError
-from tailrace.runtime.connectors import files, to_jsonl
+from tailrace.runtime.connectors import files, mounts, to_jsonl, to_parquet
+from tailrace.runtime.connectors.mounts import mount_with_cached_names
 from tailrace.runtime.connectors.staging import Staging
 
 JOB = "0123456789abcdef"
@@ -356,6 +357,69 @@ def test_a_writer_is_full_by_bytes(tmp_path: Path) -> None:
     assert writer.full
     writer.commit([Entry("s", n, n) for n in range(2)])
     assert not writer.full
+
+
+@pytest.mark.parametrize("bad", [float("nan"), {"a": [float("inf")]}, -float("inf")])
+def test_numbers_that_json_does_not_have_are_refused(tmp_path: Path, bad: Any) -> None:
+    writer = to_jsonl(tmp_path).open(context())
+    with pytest.raises(TypeError, match=r"row cannot be written as json: type=.* fault=Out of range float values"):
+        writer.write(bad)
+    commit(writer, 1)
+    assert visible(tmp_path) == [1]
+
+
+@pytest.mark.parametrize("path", [None, 5, b"out", ""])
+def test_a_folder_is_named_by_text(path: Any) -> None:
+    for sink in (to_jsonl, to_parquet):
+        with pytest.raises(OptionError, match=r"not a folder: path=.* type=.*, did you mean a string like 'out'\?"):
+            sink(path)
+
+
+@pytest.mark.parametrize("option", [{"roll_seconds": "1"}, {"roll_seconds": None}, {"roll_bytes": True}])
+def test_options_are_numbers(option: dict[str, Any]) -> None:
+    ((name, value),) = option.items()
+    with pytest.raises(
+        OptionError, match=rf"option is not a number: {name}={value!r} type=.*, did you mean to leave it"
+    ):
+        to_jsonl("out", **option)
+
+
+NFS = """\
+/dev/root / ext4 rw,relatime 0 0
+server:/a /data nfs4 rw,vers=4.2,hard 0 0
+server:/b /data/safe nfs4 rw,noac,vers=4.2 0 0
+server:/c /data/with\\040space nfs rw,lookupcache=all 0 0
+tmpfs /data/local tmpfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "mount"),
+    [
+        ("/out", None),
+        ("/data/out", "/data"),
+        ("/database", None),
+        ("/data/safe/out", None),
+        ("/data/with space/out", "/data/with space"),
+        ("/data/local/out", None),
+    ],
+)
+def test_a_mount_whose_clients_keep_names_is_known(path: str, mount: str | None) -> None:
+    assert mount_with_cached_names(Path(path), NFS) == (None if mount is None else Path(mount))
+
+
+def test_a_sink_on_such_a_mount_warns_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "mounts").write_text(f"server:/a {tmp_path} nfs4 rw,hard 0 0\n")
+    monkeypatch.setattr(mounts, "_MOUNTS", tmp_path / "mounts")
+    for task in range(2):
+        to_jsonl(tmp_path / "out").open(context(task=task, tasks=2))
+    (record,) = caplog.records
+    assert (
+        f"names that are gone: directory={tmp_path / 'out'} mount={tmp_path}, is it mounted with noac?"
+        in record.message
+    )
 
 
 @pytest.mark.parametrize("option", [{"roll_seconds": 0}, {"roll_bytes": -1}])

@@ -124,6 +124,8 @@ def test_values_of_all_types_come_back(tmp_path: Path) -> None:
         ("p decimal(x)", "expected a number, found 'x'"),
         ("id long not nil", "expected 'null', found 'nil'"),
         ("id long; name string", "unexpected ';'"),
+        ("a decimal(99,2)", "a decimal has 1 to 38 digits, and no more behind the point, not (99,2)"),
+        ("a decimal(2,3)", "a decimal has 1 to 38 digits, and no more behind the point, not (2,3)"),
     ],
 )
 def test_a_schema_that_cannot_be_read_is_named(text: str, fault: str) -> None:
@@ -136,6 +138,9 @@ def test_a_schema_that_cannot_be_read_is_named(text: str, fault: str) -> None:
 def test_other_options_that_make_no_sense() -> None:
     with pytest.raises(OptionError, match=r"schema names a column twice: columns=\['a'\]"):
         to_parquet("out", schema="a int, a long")
+    for twice in ("a int, A int", "s struct<A: int, a: int>", pa.schema([("a", pa.int64()), ("A", pa.int64())])):
+        with pytest.raises(OptionError, match=r"schema names a column twice: columns=\['A', 'a'\] schema="):
+            to_parquet("out", schema=twice)
     with pytest.raises(OptionError, match=r"not a schema: schema=7 type=int, did you mean a string like"):
         to_parquet("out", schema=7)
     with pytest.raises(OptionError, match=r"unknown compression: compression='zip', is it one of snappy, "):
@@ -172,17 +177,29 @@ def test_a_row_of_another_shape_is_refused_when_written(
     ("schema", "rows", "fault"),
     [
         ("a int", [{"a": 1}, {"a": "x"}], r"column=a type=int32 value='x' row={'a': 'x'}, did you forget to convert"),
-        ("a byte", [{"a": 300}], r"column=a type=int8 value=300 row={'a': 300}"),
+        ("a byte", [{"a": 1}, {"a": 300}], r"column=a type=int8 value=300 row={'a': 300}"),
+        ("a int", [{"a": 1}, {"a": 1.5}], r"column=a type=int32 value=1\.5"),
+        ("a double", [{"a": 1}, {"a": True}], r"column=a type=double value=True"),
+        ("a date", [{"a": dt.date(2026, 1, 2)}, {"a": dt.datetime(2026, 1, 2, 3)}], r"column=a type=date32"),
+        ("a struct<b: int>", [{"a": {"b": 1}}, {"a": {"b": 1, "c": 2}}], r"column=a type=struct<b: int32>"),
+        ("a array<int>", [{"a": [1]}, {"a": [1, 2.5]}], r"column=a type=list<.*int32> value=\[1, 2\.5\]"),
+        ("a map<string, int>", [{"a": [("b", 1)]}, {"a": [("b", 0.5)]}], r"column=a type=map<string, int32"),
+        ("a string", [{"a": "ü"}, {"a": "\ud83d"}], r"column=a type=string"),
         (None, [{"a": None}, {"a": 1}, {"a": "x"}], r"column=a type=int64 value='x'"),
         ("a int not null", [{"a": 1}, {}], r"no value in a column that is not null: column=a row={}, is the column"),
     ],
 )
-def test_a_value_of_another_type_is_refused_at_commit(
+def test_a_value_of_another_type_is_refused_when_written(
     tmp_path: Path, schema: str | None, rows: list[Any], fault: str
 ) -> None:
+    """So that the operator's ``on_error`` decides about it, and the commit of the others succeeds."""
+    writer = open_writer(tmp_path, schema=schema)
+    for row in rows[:-1]:
+        writer.write(row)
     with pytest.raises(TypeError, match=fault):
-        write(open_writer(tmp_path, schema=schema), *rows)
-    assert list(tmp_path.glob("part-*")) == []
+        writer.write(rows[-1])
+    writer.commit([Entry("s", n, n) for n in range(len(rows) - 1)])
+    assert [row["a"] for row in read(tmp_path)] == [row["a"] for row in rows[:-1]]
 
 
 def test_without_a_schema_types_are_fixed_by_the_first_value(tmp_path: Path) -> None:
@@ -194,11 +211,22 @@ def test_without_a_schema_types_are_fixed_by_the_first_value(tmp_path: Path) -> 
     assert [set(pq.read_schema(part).names) for part in sorted(tmp_path.glob("part-*"))] == [{"a"}, {"a", "b"}]
 
 
-def test_a_type_that_cannot_be_known_needs_a_schema(tmp_path: Path) -> None:
-    with pytest.raises(TailraceError, match=r"type of column is not known: column=tags found=list<.*null> row="):
-        write(open_writer(tmp_path / "a"), {"tags": []})
-    write(open_writer(tmp_path / "b", schema="tags array<string>"), {"tags": []})
-    assert read(tmp_path / "b") == [{"tags": []}]
+@pytest.mark.parametrize("value", [{}, {"b": {}}, [{}], object(), {1: 2}])
+def test_a_type_that_cannot_be_known_needs_a_schema(tmp_path: Path, value: Any) -> None:
+    writer = open_writer(tmp_path)
+    with pytest.raises(TypeError, match=r"type of column is not known: column=a value=.* row=.*to_parquet a schema\?"):
+        writer.write({"a": value})
+    write(writer, {"b": 1})
+    assert read(tmp_path) == [{"b": 1}]
+
+
+def test_a_row_that_was_changed_after_it_was_passed_on_is_the_sinks_error(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    row: dict[str, Any] = {"a": 1}
+    writer.write(row)
+    row["a"] = "x"
+    with pytest.raises(TailraceError, match=rf"rows do not become a file: directory={tmp_path} rows=1 cause=.*changed"):
+        writer.commit([Entry("s", 0, 0)])
 
 
 def test_a_writer_is_full_by_rows_or_by_bytes(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 from tailrace.clock import SECOND_NS
 from tailrace.connector import Entry, SinkContext
 from tailrace.errors import OptionError, TailraceError, shorten
-from tailrace.runtime.connectors.columns import Columns, Shape
+from tailrace.runtime.connectors.columns import Columns
 from tailrace.runtime.connectors.disk import make_directory, sync_directory, write_file
 from tailrace.runtime.connectors.files import PartFiles, check_roll
 from tailrace.spark.data_options import as_arrow, as_struct, check_class, check_log, check_options, make
@@ -75,8 +75,8 @@ class StreamWriter:
         self._context = context
         self._names = sink.schema.fieldNames()
         arrow = as_arrow(sink.schema)
-        self._check = Shape(arrow).check
         self._columns = Columns(arrow)
+        self._check = self._columns.check
         self._rows: list[tuple[Any, ...]] = []
         self._sequence = 0  # of the next batch
         self._number = 0  # of the next commit, as PartFiles counts
@@ -117,7 +117,7 @@ class StreamWriter:
             )
         batch_id = self._sequence * self._sink.max_tasks + self._context.task
         rows = self._rows
-        table = self._columns.table(rows)  # refuses rows of other types before anything has happened
+        table = self._columns.table(rows)
         attempt = _Attempt(self._new_writer(), batch_id)
         attempt.write(self._input(attempt.writer, rows, table))
         path = self._log(_encoded(batch_id, rows), len(rows), entries)

@@ -1,70 +1,87 @@
 """How rows become columns: dicts by name, tuples by place (``_1``, ``_2``, …), anything else as ``value``.
 
-Without a schema a column's type is fixed by the first commit in which it holds something other than None; a later
-row of another type is refused, because readers of many files want one type. Columns that hold only None are left
-out of the file.
+A row is checked when it is written, value by value, so that a bad one is refused by itself and every commit succeeds.
+Without a schema the columns are those that all writers of the folder agree on. Those that hold only None are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tailrace.errors import TailraceError, shorten
+from tailrace.errors import shorten
+from tailrace.runtime.connectors.agreement import Agreement, Column, unfit
 
 
 class Columns:
-    """Turns the rows of one writer into pyarrow tables."""
+    """Turns the rows of one writer into pyarrow tables. It has a schema, or agrees with others on one."""
 
-    def __init__(self, schema: Any | None) -> None:
+    def __init__(self, schema: Any | None, agreement: Agreement | None = None) -> None:
         self._schema = schema
-        self._known: dict[str, Any] = {}  # types found so far, if there is no schema
+        self._agreement = agreement
+        self._shape = Shape(schema)
+        fields = [] if schema is None else list(schema)
+        columns = [Column(field.name, field.type, True, field.nullable) for field in fields]
+        self._columns: Mapping[str, Column] = {column.name: column for column in columns}
+        if agreement is not None:
+            self._columns = agreement.columns
+        self._required = [field.name for field in fields if not field.nullable]
+
+    def check(self, row: Any) -> None:
+        """Raise TypeError if the row, or a value in it, does not fit."""
+        self._shape.check(row)
+        if self._required:
+            self._check_required(row)
+        columns = self._columns
+        doubtful: dict[Any, Any] = {}
+        for name, value in self._shape.cells(row):
+            if value is not None:
+                column = columns.get(name)
+                if column is None or not column.fits(value):
+                    doubtful[name] = value
+        if doubtful:
+            self._decide(doubtful, row)
 
     def table(self, rows: Sequence[Any]) -> Any:
+        """All rows, each of which was checked."""
         import pyarrow as pa
 
-        names, cells = self._cells(rows)
-        if self._schema is not None:
-            fields = list(self._schema)
-            arrays = [_array(rows, cells[field.name], field.type, field) for field in fields]
-            return pa.Table.from_arrays(arrays, schema=self._schema)
-        found = {name: _array(rows, cells[name], self._known.get(name), name) for name in names}
-        return pa.table(self._typed(rows, found))
+        if self._agreement is not None:
+            self._columns = self._agreement.settle([name for name, _ in self._shape.cells(rows[0])])
+        columns = self._columns.values()
+        arrays = [pa.array(self._shape.column(rows, column.name), type=column.kind) for column in columns]
+        fields = [pa.field(column.name, column.kind, column.nullable) for column in columns]
+        return pa.Table.from_arrays(arrays, schema=self._schema or pa.schema(fields))
 
-    def _typed(self, rows: Sequence[Any], found: dict[str, Any]) -> dict[str, Any]:
-        import pyarrow as pa
+    def _decide(self, doubtful: Mapping[Any, Any], row: Any) -> None:
+        """About values that the quick check did not let pass. A row that is refused leaves no new column behind."""
+        new = {}
+        for name, value in doubtful.items():
+            column = self._columns.get(name)
+            if column is None or not column.takes(value):
+                if self._agreement is None or (column is not None and column.settled):
+                    raise unfit(name, None if column is None else column.kind, value, row)
+                new[name] = value
+        if new and self._agreement is not None:
+            self._agreement.learn(new, row)
+            self._columns = self._agreement.columns
 
-        typed = {name: array for name, array in found.items() if not pa.types.is_null(array.type)}
-        for name, array in typed.items():
-            if _unknown(array.type):
-                raise TailraceError(
-                    f"type of column is not known: column={name} found={array.type} row={shorten(rows[0])}, "
-                    "did you forget to give to_parquet a schema?"
+    def _check_required(self, row: Any) -> None:
+        cells = dict(self._shape.cells(row))
+        for name in self._required:
+            if cells.get(name) is None:
+                raise TypeError(
+                    f"row has no value in a column that is not null: column={name} row={shorten(row)}, "
+                    "is the column's name spelt differently?"
                 )
-            self._known[name] = array.type
-        # A file without columns would forget how many rows it has.
-        return typed or {name: array.cast(pa.string()) for name, array in found.items()}
-
-    def _cells(self, rows: Sequence[Any]) -> tuple[list[str], dict[str, list[Any]]]:
-        first = rows[0]
-        if isinstance(first, dict):
-            names = self._names(dict.fromkeys(name for row in rows for name in row))
-            return names, {name: [row.get(name) for row in rows] for name in names}
-        if not isinstance(first, tuple):
-            names = self._names(["value"])
-            return names, {names[0]: list(rows)}
-        names = self._names(getattr(first, "_fields", None) or [f"_{n}" for n in range(1, len(first) + 1)])
-        return names, {name: [row[n] for row in rows] for n, name in enumerate(names)}
-
-    def _names(self, found: Any) -> list[str]:
-        return list(found) if self._schema is None else self._schema.names
 
 
 class Shape:
-    """The cheap check that every row gets when it is written: is it like the first one, and like the schema?"""
+    """The form of rows: is one like the first, and like the schema? Which value belongs to which column?"""
 
     def __init__(self, schema: Any | None) -> None:
         self._names = None if schema is None else frozenset(schema.names)
+        self._places: list[str] = [] if schema is None else schema.names  # of the items of a tuple, or of a plain value
         self._kind: type | None = None
         self._width = 0
 
@@ -89,6 +106,24 @@ class Shape:
         ):
             raise self._misfit(row)
         self._kind, self._width = kind, width
+        if self._names is None and kind is not dict:
+            fields = getattr(row, "_fields", None) or [f"_{n}" for n in range(1, width + 1)]
+            self._places = list(fields) if kind is tuple else ["value"]
+
+    def cells(self, row: Any) -> Iterable[tuple[Any, Any]]:
+        """Names of columns with their values. The row was checked before."""
+        if isinstance(row, dict):
+            return row.items()
+        return zip(self._places, row if isinstance(row, tuple) else (row,), strict=True)
+
+    def column(self, rows: Sequence[Any], name: str) -> list[Any]:
+        """One column of rows of one form."""
+        if isinstance(rows[0], dict):
+            return [row.get(name) for row in rows]
+        if name not in self._places:  # another writer's
+            return [None] * len(rows)
+        place = self._places.index(name)
+        return [row[place] for row in rows] if isinstance(rows[0], tuple) else list(rows)
 
     def _misfit(self, row: Any) -> TypeError:
         if isinstance(row, dict) and self._names is not None and self._kind in (None, dict):
@@ -102,44 +137,3 @@ class Shape:
             f"row does not fit: {detail} type={type(row).__name__} row={shorten(row)}, "
             "did you forget a map that gives all rows one shape?"
         )
-
-
-def _array(rows: Sequence[Any], values: list[Any], kind: Any | None, field: Any) -> Any:
-    """One column; ``field`` is its name, or its field of the schema."""
-    import pyarrow as pa
-
-    name = getattr(field, "name", field)
-    try:
-        array = pa.array(values, type=kind)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise _unfit(rows, values, kind, name, error) from error
-    if array.null_count and not getattr(field, "nullable", True):
-        row = next(row for row, value in zip(rows, values, strict=True) if value is None)
-        raise TypeError(
-            f"row has no value in a column that is not null: column={name} row={shorten(row)}, "
-            "is the column's name spelt differently?"
-        )
-    return array
-
-
-def _unfit(rows: Sequence[Any], values: list[Any], kind: Any | None, name: str, error: Exception) -> TypeError:
-    import pyarrow as pa
-
-    if kind is None:
-        kind = pa.infer_type([next(value for value in values if value is not None)])
-    for row, value in zip(rows, values, strict=True):
-        try:
-            pa.array([value], type=kind)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return TypeError(
-                f"row does not fit the column: column={name} type={kind} value={shorten(value)} row={shorten(row)}, "
-                "did you forget to convert it, or to give to_parquet a schema?"
-            )
-    return TypeError(f"rows do not fit one type: column={name} fault={error}, did you forget to give a schema?")
-
-
-def _unknown(kind: Any) -> bool:
-    """Whether a type has a part of which only None, or nothing, was seen."""
-    import pyarrow as pa
-
-    return pa.types.is_null(kind) or any(_unknown(kind.field(n).type) for n in range(kind.num_fields))

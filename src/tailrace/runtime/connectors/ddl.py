@@ -6,6 +6,7 @@ A timestamp is an instant (UTC in the file), as in Spark; ``timestamp_ntz`` is a
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from tailrace.errors import OptionError
@@ -35,13 +36,15 @@ def parse_ddl(text: str) -> Any:
     """The pyarrow schema that ``text`` describes."""
     import pyarrow as pa
 
-    parser = _Parser(text)
-    fields = parser.fields(end="")
-    names = [field.name for field in fields]
-    doubled = sorted({name for name in names if names.count(name) > 1})
+    return pa.schema(_Parser(text).fields(end=""))
+
+
+def check_names(names: Sequence[str], schema: str) -> None:
+    """Refuse columns of one name; Spark, which reads the files, does not look at the case."""
+    lowered = [name.lower() for name in names]
+    doubled = sorted({name for name in names if lowered.count(name.lower()) > 1})
     if doubled:
-        raise OptionError(f"schema names a column twice: columns={doubled} schema={text!r}, is one of them a typo?")
-    return pa.schema(fields)
+        raise OptionError(f"schema names a column twice: columns={doubled} schema={schema}, is one of them a typo?")
 
 
 class _Parser:
@@ -66,6 +69,7 @@ class _Parser:
         while self._accept(","):
             fields.append(self._field())
         self._expect(end)
+        check_names([field.name for field in fields], repr(self._text))
         return fields
 
     def _field(self) -> Any:
@@ -97,10 +101,17 @@ class _Parser:
             self._numbers(1)
             return pa.string()
         if name in ("decimal", "dec", "numeric"):
-            return pa.decimal128(*(self._numbers(2) if self._peek() == "(" else (10, 0)))
+            return self._decimal(*(self._numbers(2) if self._peek() == "(" else (10, 0)))
         if name in ("array", "map", "struct"):
             return self._nested(name)
         raise self._error(f"unknown type {name or 'the end'!r}")
+
+    def _decimal(self, precision: int, scale: int = 0) -> Any:
+        import pyarrow as pa
+
+        if not (1 <= precision <= 38 and scale <= precision):
+            raise self._error(f"a decimal has 1 to 38 digits, and no more behind the point, not ({precision},{scale})")
+        return pa.decimal128(precision, scale)
 
     def _nested(self, name: str) -> Any:
         import pyarrow as pa

@@ -9,7 +9,8 @@
 A commit writes data and manifest into staging, then renames the manifest into ``manifests/``: that is the commit
 point. Then it renames the data file into ``out/``; if it dies in between, its successor does that. Every step is on
 disk before the next begins, so the order also holds across a power cut. The directory must be on one file system
-with atomic renames (a local disk, NFS, a mounted volume; not an object store).
+with atomic renames, whose names are the same for all workers at any moment: a local disk, or NFS that is mounted with
+``noac`` (see ``mounts.py``); not an object store.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from math import isfinite
 from pathlib import Path
 
 from tailrace.connector import Entry, SinkContext
-from tailrace.errors import OptionError, TailraceError
+from tailrace.errors import OptionError, TailraceError, shorten
 from tailrace.runtime.connectors.disk import make_directory, sync_directory, write_file
 from tailrace.runtime.connectors.manifest import Manifest, decode, encode
+from tailrace.runtime.connectors.mounts import warn_of_cached_names
 from tailrace.runtime.connectors.staging import MANIFEST, Place, Staging
 
 _NAME = re.compile(r"(\d+)-e(\d+)-(\d+)" + re.escape(MANIFEST))
@@ -47,6 +49,8 @@ class PartFiles:
         self._kept: dict[Path, dict[str, int]] = {}  # manifests that we may delete, with their newest offsets
         self._broken = False
         make_directory(self._manifests)
+        if context.task == 0:  # once for the sink
+            warn_of_cached_names(directory)
         self._staging.enter()
 
     def recover(self, prefixes: Mapping[str, int]) -> list[Entry]:
@@ -152,6 +156,10 @@ class PartFiles:
 
 def absolute(path: str | Path) -> Path:
     """The path as the driver means it, for workers that run in another directory."""
+    if not isinstance(path, str | Path) or not str(path):
+        raise OptionError(
+            f"not a folder: path={shorten(path)} type={type(path).__name__}, did you mean a string like 'out'?"
+        )
     return Path(path).expanduser().absolute()
 
 
@@ -168,5 +176,9 @@ def _job_name(job_id: str) -> str:
 def check_roll(**options: float) -> None:
     """Refuse sizes and times that would commit every row, or never."""
     for name, value in options.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise OptionError(
+                f"option is not a number: {name}={value!r} type={type(value).__name__}, did you mean to leave it out?"
+            )
         if not (isfinite(value) and value > 0):
             raise OptionError(f"option must be positive: {name}={value}, did you mean to leave it out?")

@@ -13,7 +13,8 @@ from tailrace.connector import Entry, SinkContext
 from tailrace.errors import shorten
 from tailrace.runtime.connectors.files import PartFiles, absolute, check_roll
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make an encoder for every row
+# One encoder for all rows: json.dumps would make one for each. NaN and infinity are no JSON, and most readers say so.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ def to_jsonl(path: str | Path, *, roll_seconds: float = 1.0, roll_bytes: int = 6
     """Write rows to ``path/part-*.jsonl``, **each once**: a file appears when it is complete, and never changes.
 
     A file is finished ``roll_seconds`` after its first row, or once it has ``roll_bytes``. A small value shows rows
-    sooner and makes more files.
+    sooner and makes more files. A row that is no JSON, one with NaN or infinity in it too, goes the way of the sink's
+    ``on_error``.
     """
     check_roll(roll_seconds=roll_seconds, roll_bytes=roll_bytes)
     return JsonlSink(absolute(path), int(roll_seconds * SECOND_NS), roll_bytes)

@@ -10,9 +10,10 @@ from typing import Any
 
 from tailrace.clock import SECOND_NS
 from tailrace.connector import Entry, SinkContext
-from tailrace.errors import OptionError, shorten
-from tailrace.runtime.connectors.columns import Columns, Shape
-from tailrace.runtime.connectors.ddl import parse_ddl
+from tailrace.errors import OptionError, TailraceError, shorten
+from tailrace.runtime.connectors.agreement import Agreement
+from tailrace.runtime.connectors.columns import Columns
+from tailrace.runtime.connectors.ddl import check_names, parse_ddl
 from tailrace.runtime.connectors.files import PartFiles, absolute, check_roll
 
 _SAMPLE_EVERY = 64  # rows; each sample costs a pickle, some microseconds
@@ -38,11 +39,14 @@ class ParquetWriter:
     """Holds rows until they are committed as one file."""
 
     def __init__(self, sink: ParquetSink, files: PartFiles) -> None:
+        import pyarrow.parquet
+
+        pyarrow.array([0])  # has it look for pandas, which takes a third of a second: the first row should not wait
         self._sink = sink
         self._files = files
         self._rows: list[Any] = []
-        self._check = Shape(sink.schema).check
-        self._columns = Columns(sink.schema)
+        self._columns = Columns(sink.schema, Agreement(sink.path) if sink.schema is None else None)
+        self._check = self._columns.check
         self._roll_rows = sink.roll_rows
         self._sampled = self._sampled_bytes = 0
         self._next_sample = 1
@@ -83,7 +87,13 @@ class ParquetWriter:
         import pyarrow.parquet as pq
 
         buffer = pa.BufferOutputStream()
-        pq.write_table(self._columns.table(self._rows), buffer, compression=self._sink.compression)
+        try:
+            pq.write_table(self._columns.table(self._rows), buffer, compression=self._sink.compression)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:  # each row was checked when written
+            raise TailraceError(
+                f"rows do not become a file: directory={self._sink.path} rows={len(self._rows)} "
+                f"cause={type(error).__name__}: {error}, was one changed after it had been passed on?"
+            ) from error
         return memoryview(buffer.getvalue())
 
     def _sample(self, size: int) -> None:
@@ -107,8 +117,9 @@ def to_parquet(
     """Write rows to ``path/part-*.parquet``, **each once**: a file appears when it is complete, and never changes.
 
     ``schema`` is a pyarrow schema or one in Spark's words (``"id long, name string"``); without it the types are
-    taken from the first rows. A file is finished ``roll_seconds`` after its first row, or once it has ``roll_rows``
-    rows, or about ``roll_bytes`` before compression.
+    taken from the rows up to the first file, and are then the same for all files of the folder. A row that does not
+    fit goes the way of the sink's ``on_error``. A file is finished ``roll_seconds`` after its first row, or once it has
+    ``roll_rows`` rows, or about ``roll_bytes`` before compression.
     """
     import pyarrow as pa
 
@@ -120,6 +131,8 @@ def to_parquet(
             f"not a schema: schema={shorten(schema)} type={type(schema).__name__}, "
             "did you mean a string like 'id long, name string', or a pyarrow schema?"
         )
+    if schema is not None:
+        check_names(schema.names, shorten(schema))
     if compression != "none" and compression not in _codecs():
         raise OptionError(
             f"unknown compression: compression={compression!r}, is it one of {', '.join(_codecs())}, none?"

@@ -1,0 +1,42 @@
+"""Whether a folder is on a mount whose clients may believe for a while in names that are gone.
+
+Fencing rests on names: a successor renames a directory, and lists what was committed. An NFS client keeps names and
+listings for up to a minute, so that a process on another machine may still commit under the old name, or a successor
+miss what was committed a moment ago. With the mount option ``noac`` it asks the server each time.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+_MOUNTS = Path("/proc/mounts")
+
+
+def warn_of_cached_names(directory: Path) -> None:
+    """Say so if workers on several machines could see different names in this folder."""
+    try:
+        mounts = _MOUNTS.read_text()
+    except OSError:  # not on Linux
+        return
+    mount = mount_with_cached_names(directory.resolve(), mounts)
+    if mount is not None:
+        _log.warning(
+            "file system may show workers names that are gone: directory=%s mount=%s, is it mounted with noac? "
+            "Without that a worker that was declared dead, on another machine, may double rows.",
+            directory,
+            mount,
+        )
+
+
+def mount_with_cached_names(path: Path, mounts: str) -> Path | None:
+    """The NFS mount that holds the path, if its clients keep attributes and names. ``mounts`` is as in /proc/mounts."""
+    found, cached = Path("/"), False
+    for line in mounts.splitlines():
+        _, place, kind, options, *_ = line.split(" ")
+        mount = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), place))
+        if path.is_relative_to(mount) and len(mount.parts) >= len(found.parts):  # a later one hides those below it
+            found, cached = mount, kind in ("nfs", "nfs4") and "noac" not in options.split(",")
+    return found if cached else None
