@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from sparkkit import running_on
 
 import tailrace as tr
+from tailrace.connector import Entry, SinkContext
 from tailrace.errors import TailraceError, TaskError
 from tailrace.spark.doctor import examine
 from tailrace.testing.processes import listening_ports, wait_until
@@ -78,6 +79,21 @@ def test_two_runs_at_once_and_one_after(spark: SparkSession, tmp_path: Path) -> 
     assert_same_rows(rows_in(tmp_path / "a"), range(4000))
     assert_same_rows(rows_in(tmp_path / "b"), range(3000))
     assert_same_rows(rows_in(tmp_path / "c"), range(1000))
+
+
+def test_a_table_without_a_schema_is_read_as_one(spark: SparkSession, tmp_path: Path) -> None:
+    """Two tasks wrote a column of integers and one of doubles, which Spark does not read together."""
+    writers = [
+        tr.to_parquet(tmp_path).open(SinkContext("out", task, 2, 1, "0123456789abcdef", lambda *_: None))
+        for task in range(2)
+    ]
+    for writer, value in zip(writers, (1, 0.5), strict=True):
+        writer.write({"v": value, "tags": ["x"] if value == 1 else []})
+    for number, writer in enumerate(writers):
+        writer.commit([Entry("s", number, number)])
+    for merge in ("false", "true"):
+        table = spark.read.option("mergeSchema", merge).parquet(str(tmp_path))
+        assert sorted((found.v, found.tags) for found in table.collect()) == [(0.5, []), (1.0, ["x"])]
 
 
 def test_stop_frees_slots_and_leaves_workers_to_spark(spark: SparkSession, tmp_path: Path) -> None:
