@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from kit import assert_same_rows, read_jsonl, received, running, stop
+from kit import assert_same_rows, durable, finish, read_jsonl, received, running, stop
 
 import tailrace as tr
 from tailrace.testing.processes import wait_until
@@ -62,6 +63,52 @@ def test_a_letter_that_cannot_be_pickled_on_the_way_to_a_sink_without_lineages()
 
 def generators(number: int) -> object:
     return (x for x in ()) if number % 4 == 0 else number
+
+
+class GatedWriter:
+    """Commits once a file is there."""
+
+    def __init__(self, writer: Any, gate: Path) -> None:
+        self._writer = writer
+        self._gate = gate
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def commit(self, entries: Any) -> None:
+        while not self._gate.exists():
+            time.sleep(0.01)
+        self._writer.commit(entries)
+
+
+class GatedSink:
+    committing = True
+
+    def __init__(self, sink: Any, gate: Path) -> None:
+        self._sink = sink
+        self._gate = gate
+
+    def open(self, context: Any) -> GatedWriter:
+        return GatedWriter(self._sink.open(context), self._gate)
+
+
+def test_a_commit_that_takes_long_holds_nobody_up_not_even_its_own_sink(tmp_path: Path) -> None:
+    topology = tr.Topology("gated")
+    numbers = topology.source("numbers", tr.at_rate(range(3000), 1000))
+    gate = tmp_path / "gate"
+    numbers.sink("call", tr.to_call(itself))
+    numbers.sink("out", GatedSink(tr.to_jsonl(tmp_path / "out", roll_seconds=0.2), gate), kind="auto")
+    with running(topology, workers=1) as run:
+        wait_until(lambda: _complete(run) > 2000, 30, "roots that are complete, while none is durable")
+        assert durable(run) == 0
+        gate.touch()
+        finish(run)
+    assert_same_rows(read_jsonl(tmp_path / "out"), range(3000))
+
+
+def _complete(run: tr.Run) -> int:
+    progress = run.lastProgress
+    return 0 if progress is None else progress["latencyMs"]["complete"]["count"]
 
 
 def never_returns(number: int) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import broken_links as links
 import broken_protocol as protocol
+import broken_room as room
 import broken_techniques as techniques
 from broken_protocol import Patch
 
@@ -175,6 +176,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a node's queue is left with its epochs", techniques.circle_left_late, IN_VAIN),
     Mutation("who changes queues brings what waits", techniques.left_behind, IN_VAIN, sharing=True),
     Mutation("an unwanted node's queue is emptied", techniques.node_queue_forgotten, IN_VAIN, first=200, sharing=True),
+    Mutation("acks wait for the end of a commit", room.durable_when_begun, AHEAD),
+    Mutation("what comes during a commit is not of it", room.written_during_a_commit, f"{AHEAD}|{STUCK}|lost"),
+    Mutation("what came during a commit waits for the next", room.durable_when_held, AHEAD),
     Mutation("children are told together with their bundle", techniques.children_told_at_once, AHEAD),
 )
 

@@ -60,6 +60,7 @@ def test_every_seed_keeps_the_promises(outcomes: list[Outcome]) -> None:
         "long_calls",
         "cut",
         "changed_plans",
+        "long_commits",
         "on_driver",
     ],
 )

@@ -21,6 +21,7 @@ from tailrace.core.sightings import Sightings
 from tailrace.core.sinklog import DUPLICATE_DURABLE, WRITE, SinkLog
 from tailrace.core.stage import (
     DEAD_LETTER_INDEX,
+    MOST_HELD,
     CallSinkStage,
     CommitSinkStage,
     FilterStage,
@@ -296,6 +297,64 @@ def test_a_duplicate_of_a_committed_row_is_durable_at_once(plan: Plan) -> None:
     bench.sink.commit()
     assert bench.take(6, 1, 100) == 0
     assert bench.sink.deadline_ns is None
+
+
+def test_what_comes_during_a_commit_is_complete_at_once_and_durable_with_the_next(plan: Plan) -> None:
+    bench = SinkBench(plan)
+    first = bench.take(5, 1, 100)
+    carry_out = bench.sink.begin_commit()
+    bench.acks[0].take()
+    second, again = bench.take(6, 2, 200), bench.take(7, 1, 100)
+    assert bench.acks[0].take() == ({}, {6: second, 7: again}, {})
+    assert bench.shelf.open == [2], "the writer is another thread's now"
+    assert bench.sink.deadline_ns is None, "one commit at a time"
+    carry_out()
+    assert not bench.acks[0], "nobody knows yet"
+    bench.sink.end_commit()
+    assert bench.acks[0].take() == ({}, {}, {5: first, 7: again}), "a duplicate is durable with the first copy"
+    assert bench.shelf.rows == [2] and bench.shelf.open == [4]
+    bench.sink.commit()
+    assert bench.acks[0].take() == ({}, {}, {6: second}) and bench.shelf.rows == [2, 4]
+
+
+def test_a_commit_that_is_wanted_during_another_is_due_when_that_is_over(plan: Plan) -> None:
+    bench = SinkBench(plan)
+    bench.take(5, 1, 100)
+    carry_out = bench.sink.begin_commit()
+    bench.sink.commit()
+    bench.take(6, 2, 200)
+    carry_out()
+    assert bench.sink.deadline_ns is None
+    bench.sink.end_commit()
+    assert bench.sink.deadline_ns == 0
+    bench.sink.commit()
+    bench.take(7, 4, 300)
+    assert bench.sink.deadline_ns != 0, "no more haste than was asked for"
+
+
+def test_a_row_that_cannot_be_written_after_a_commit_becomes_a_letter_before_it_is_durable(plan: Plan) -> None:
+    bench = SinkBench(plan, OnError.DEAD_LETTER)
+    bench.take(5, 1, 100)
+    carry_out = bench.sink.begin_commit()
+    bench.acks[0].take()
+    held = bench.take(6, 3, 200)
+    assert bench.acks[0].take() == ({}, {6: held}, {})
+    carry_out()
+    bench.sink.end_commit()
+    both, _, durable = bench.acks[0].take()
+    assert both[6] and durable[6] == held and bench.counters.dead_letters == 1
+
+
+def test_a_sink_that_holds_much_asks_for_no_more(plan: Plan) -> None:
+    bench = SinkBench(plan)
+    bench.take(5, 1, 100)
+    bench.sink.begin_commit()()
+    for number in range(MOST_HELD):
+        assert not bench.sink.overfull
+        bench.take(6, 1, 200 + number)
+    assert bench.sink.overfull
+    bench.sink.end_commit()
+    assert not bench.sink.overfull
 
 
 def test_acks_go_to_the_ledger_that_owns_the_split(plan: Plan) -> None:

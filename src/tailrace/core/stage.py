@@ -8,6 +8,7 @@ every call is measured: the end of one call is the start of the next, which is o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -225,10 +226,20 @@ class CallSinkStage:
         return ids
 
 
+_Held = tuple[int, int, int, int, list[Any], list[int]]
+"""(ack id, emission, split, offset, values, lineages)"""
+
+MOST_HELD = 4096
+"""Tuples that a sink takes during a commit before it holds its senders back."""
+
+
 class CommitSinkStage:
     """A sink that commits: what it takes is complete at once, and durable when it is committed.
 
     It gives what it takes from a bundle an ack id of its own, so that the task may acknowledge the bundle at once.
+
+    A commit may be carried out by another thread, between ``begin_commit`` and ``end_commit``. The writer is that
+    thread's meanwhile, so that what comes is held, and written when the commit is over. It is complete all the same.
     """
 
     def __init__(
@@ -246,9 +257,25 @@ class CommitSinkStage:
         self._rows = 0  # written since the last commit
         self._first_ns = 0  # when the first of them was
         self._forgotten = dict(log.prefixes)
+        self._committing = False  # by another thread
+        self._hurry = False  # the next commit is wanted as soon as this one is over
+        self._held: list[_Held] = []  # what has come meanwhile
+        self._held_tuples = 0
 
     def run(self, emission: int, split: int, offset: int, values: list[Any], lineages: Lineages) -> int:
         assert lineages is not None
+        if self._committing:
+            return self._hold(emission, split, offset, values, lineages)
+        ids, waits = self._take(emission, split, offset, values, lineages)
+        if waits:
+            owner = self._owners[split]
+            ack = self._new_ack(emission, owner)
+            self._wait(emission, owner, ack)
+            ids ^= ack
+        return ids
+
+    def _take(self, emission: int, split: int, offset: int, values: list[Any], lineages: list[int]) -> tuple[int, bool]:
+        """Write what is to be written. Ack ids of what that leads to, and whether any of it waits for the commit."""
         write, log, wiring = self._write, self.log, self.wiring
         clock = wiring.clock
         ids = 0
@@ -274,53 +301,103 @@ class CommitSinkStage:
             now_ns = clock()
             durations.append(now_ns - last_ns)
             last_ns = now_ns
-        if waits:
-            ids ^= self._acknowledge_later(emission, self._owners[split])
-        return ids
+        return ids, waits
 
-    def _acknowledge_later(self, emission: int, owner: int) -> int:
+    def _hold(self, emission: int, split: int, offset: int, values: list[Any], lineages: list[int]) -> int:
+        ack = self._new_ack(emission, self._owners[split])
+        self._held.append((ack, emission, split, offset, values, lineages))
+        self._held_tuples += len(values)
+        return ack
+
+    def _new_ack(self, emission: int, owner: int) -> int:
+        """An id that is complete already. It must become durable some time."""
         ack = self._new_id(64)
         complete = self._acks[owner].complete
         complete[emission] = complete.get(emission, 0) ^ ack
+        return ack
+
+    def _wait(self, emission: int, owner: int, ack: int) -> None:
         waiting = self._waiting.setdefault(owner, {})
         waiting[emission] = waiting.get(emission, 0) ^ ack
-        return ack
 
     @property
     def deadline_ns(self) -> int | None:
-        """When what was written must be committed; None if nothing was."""
-        if not self._rows:
+        """When what was written must be committed; None if nothing was, or that is being done."""
+        if self._committing or not self._rows:
             return None
-        return 0 if self._writer.full else self._first_ns + self._writer.commit_every_ns
+        return 0 if self._hurry or self._writer.full else self._first_ns + self._writer.commit_every_ns
+
+    @property
+    def overfull(self) -> bool:
+        """Whether so much has come during a commit that no more should."""
+        return self._held_tuples >= MOST_HELD
 
     def commit(self) -> None:
-        """Make what was written durable, and release the acks that waited for it. Raises ``Fenced``."""
-        if not self._rows:
-            return
+        """Make what was written durable, and release the acks that waited for it. Raises ``Fenced``.
+
+        If a commit is under way the next one is due as soon as that is over.
+        """
+        if self._committing:
+            self.hurry()
+        elif self._rows:
+            self.begin_commit()()
+            self.end_commit()
+
+    def hurry(self) -> None:
+        """What was written, and what has come during a commit, is to be committed as soon as that may be."""
+        self._hurry = self._committing or self._rows > 0
+
+    def begin_commit(self) -> Callable[[], None]:
+        """What was written is to be committed: any one thread shall call what this returns. Then ``end_commit``."""
+        assert self._rows and not self._committing
+        self._committing, self._hurry = True, False
         entries = [Entry(self._splits[split], *mark) for split, *mark in self.log.open_marks]
+        return partial(self._carry_out, entries, self._rows, self._to_forget())
+
+    def _carry_out(self, entries: list[Entry], rows: int, forgotten: dict[str, int]) -> None:
         try:
             self._writer.commit(entries)
+            if forgotten:
+                self._writer.forget(forgotten)
         except (Fenced, TaskError):
             raise
         except CAUGHT as error:
-            place = f"(while committing {self._rows} rows)"
+            place = f"(while committing {rows} rows)"
             raise TaskError(self.wiring.operator, self.wiring.task, place, told_by(error)) from None
+
+    def end_commit(self) -> None:
+        """The commit has succeeded: release the acks that waited for it, and write what has come meanwhile."""
+        self._committing = False
         self.log.committed()
         self._rows = 0
         for owner, fold in self._waiting.items():
             fold_into(self._acks[owner].durable, fold)
         self._waiting = {}
-        self._forget()
+        held, self._held, self._held_tuples = self._held, [], 0
+        for ack, emission, split, offset, values, lineages in held:
+            self._write_held(ack, emission, split, offset, values, lineages)
+        self._hurry = self._hurry and self._rows > 0
 
-    def _forget(self) -> None:
+    def _write_held(
+        self, ack: int, emission: int, split: int, offset: int, values: list[Any], lineages: list[int]
+    ) -> None:
+        owner = self._owners[split]
+        ids, waits = self._take(emission, split, offset, values, lineages)
+        if ids:  # of dead letters, before what they are made of is durable
+            fold_into(self._acks[owner].both, {emission: ids})
+        if waits:
+            self._wait(emission, owner, ack)
+        else:
+            fold_into(self._acks[owner].durable, {emission: ack})
+
+    def _to_forget(self) -> dict[str, int]:
         moved = {
             self._splits[split]: offset
             for split, offset in self.log.prefixes.items()
             if offset > self._forgotten.get(split, 0)
         }
-        if moved:
-            self._writer.forget(moved)
-            self._forgotten = dict(self.log.prefixes)
+        self._forgotten = dict(self.log.prefixes)
+        return moved
 
 
 class FusedOut:

@@ -31,6 +31,7 @@ from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.policy.tail import PLAIN, Tail
+from tailrace.sim.commits import SlowCommits
 from tailrace.sim.driver import NONE, Driver, Hardship
 from tailrace.sim.engine import Engine
 from tailrace.sim.nemesis import MAX_DEATHS
@@ -139,6 +140,7 @@ class Cluster:
         self.stored: dict[int, Position] = {split.index: Position(0, None) for split in plan.splits}
         self.stored_epoch = 1
         self.tail = tail
+        self.commits = SlowCommits(None)
         self.wires = Wires(self, link_faults, link_rng or Random(0))
         self.driver = Driver(self, hardship, driver_rng or Random(0))
         self.first_epoch = self.stored_epoch  # of the run, which begins again when the coordinator does

@@ -23,6 +23,7 @@ from tailrace.policy.send_fifo import fifo
 from tailrace.policy.send_lbf import lbf, lbf_work
 from tailrace.policy.tail import NODE, WORKER, Tail
 from tailrace.sim.cluster import BACKSTOP_NS, Cluster, Crashes, Network, Observer
+from tailrace.sim.commits import SlowCommits
 from tailrace.sim.driver import hardship_of
 from tailrace.sim.eager import Eager
 from tailrace.sim.nemesis import Nemesis
@@ -78,6 +79,7 @@ class Outcome:
     long_writes: int  # of the checkpoint
     kills: int  # of one worker, each after progress
     changed_plans: int  # restarts with another number of sink tasks
+    long_commits: int
     on_driver: int  # 1 if sinks ended on the driver, where another run used them too
 
 
@@ -309,6 +311,7 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
     links, driver = (faults, link_rng), (hardship_of(seed), Random(f"{seed} disk"))
     polls = polls_of(seed, scenario.drain_after_ns > 0)
     cluster = Cluster(plan, rng, scenario.network, *limits, scenario.crashes, scenario.tail, *links, *driver, polls)
+    cluster.commits = SlowCommits(seed)
     watch = Watch(cluster, scenario)
     nemesis = Nemesis(cluster, seed)
     sink_faults = sink_faults_of(seed)
@@ -362,6 +365,7 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
         cluster.driver.long_writes,
         nemesis.kills,
         cluster.tally.changed_plans,
+        cluster.commits.count,
         int(sink_faults.on_driver),
     )
 

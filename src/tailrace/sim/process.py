@@ -32,7 +32,6 @@ from tailrace.core.plan import SplitPlan
 from tailrace.core.router import Bundle, Lane
 from tailrace.core.sharedqueue import SharedQueue, portions
 from tailrace.core.sourcetask import SourceTask
-from tailrace.core.stage import CommitSinkStage
 from tailrace.core.task import Task
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced
@@ -283,7 +282,7 @@ class SimWorker:
         self.threads.do(task.number, partial(self.commit_now, task))
 
     def commit_now(self, task: Task) -> None:
-        self.on_task(task, partial(commit_and_prune, task.sinks))
+        self.cluster.commits.commit(self, task)
         every = self.cluster.rng.randrange(1, self.commit_every_ms) * MS
         self.cluster.engine.after(every, self.guarded(lambda: self.commit(task)))
 
@@ -444,13 +443,6 @@ class SimWorker:
     def on_acks(self, task: Task, folds: tuple[Fold, Fold, Fold]) -> None:
         assert isinstance(task, SourceTask)
         self.on_task(task, lambda: task.apply(*folds))
-
-
-def commit_and_prune(sinks: list[CommitSinkStage]) -> None:
-    """A log prunes itself when it has doubled. Here it does so at once, so that what it must not forget shows."""
-    for sink in sinks:
-        sink.commit()
-        sink.log._prune()
 
 
 def ready(task: SourceTask) -> bool:

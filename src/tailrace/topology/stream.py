@@ -136,12 +136,13 @@ class Stream:
         *,
         tasks: int | None = None,
         grouping: Grouping | None = None,
+        kind: str = "auto",
         on_error: str = "fail",
     ) -> None:
         """Declare where tuples end."""
         self.topology.check_new(name)
         checks.check_sink(name, sink)
-        how = _Declared(tasks, grouping, on_error=on_error)
+        how = _Declared(tasks, grouping, kind, on_error=on_error)
         self._add(name, Role.SINK, sink, how, {})
 
     @property
