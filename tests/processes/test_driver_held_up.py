@@ -13,7 +13,9 @@ from kit import Script, assert_same_rows, finish, restarts, same
 import tailrace as tr
 
 IMPATIENT_S = 0.6
-"""Half of what the driver is held up for in here."""
+
+DISK_S = 0.2
+"""Two of these are a write. Three sources have something to write 40 times a second each."""
 
 
 def _held_up(checkpoint: Path | None = None) -> tuple[dict[str, object], list[int]]:
@@ -30,7 +32,7 @@ def test_a_slow_disk_under_the_checkpoint(tmp_path: Path, monkeypatch: pytest.Mo
     sync = os.fsync
 
     def slow(number: int) -> None:
-        time.sleep(IMPATIENT_S)
+        time.sleep(DISK_S)
         sync(number)
 
     monkeypatch.setattr(os, "fsync", slow)

@@ -317,6 +317,35 @@ def test_prints_and_logs_reach_the_driver(tmp_path: Path) -> None:
     assert len(lines) == 14, lines
 
 
+UNSPEAKABLE = """
+import os, sys
+import tailrace as tr
+
+def loud(number):
+    print("name: \\ud83d", number)
+    return number
+
+if __name__ == "__main__":
+    out = tr.to_list()
+    topology = tr.Topology("loud")
+    topology.source("numbers", tr.at_rate(range(300), 300)).map("loud", loud).sink("out", out)
+    if sys.argv[1] == "closed":
+        os.close(1)
+    topology.run(workers=2).awaitTermination(60)
+    sys.stderr.write(f"rows {len(out.values)}\\n")
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("stdout", ["open", "closed"])
+def test_no_line_fails_a_run(tmp_path: Path, stdout: str) -> None:
+    """Nor a stdout that is gone, as after ``| head -1``."""
+    with Script(tmp_path, UNSPEAKABLE, stdout) as driver:
+        lines = driver.end().splitlines()
+    assert lines[-1] == "rows 300"
+    assert ("[loud/0] name: \\ud83d 42" in lines) == (stdout == "open")
+
+
 def loud(number: int) -> int:
     logging.getLogger("mine").warning("logged %d", number)
     return number

@@ -60,7 +60,7 @@ class Driver:
         core.handle(Registered(0, 1, ("host", 4000), 1, "host"), self.now_ns)
         core.handle(Ready(0, 1), self.now_ns)
         self.line = Line(self.now_ns)
-        server._lines[0, 1] = self.line  # type: ignore[assignment]
+        server._lines._lines[0, 1] = self.line  # type: ignore[assignment]
 
     def tick(self, after_s: float) -> list[Command]:
         self.now_ns += int(after_s * SECOND_NS)
@@ -82,7 +82,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     now = [0]
     monkeypatch.setattr(module, "system_clock", lambda: now[0])
     yield Driver(server, lambda ns: now.__setitem__(0, ns))
-    server._acceptor.close()
+    server._lines.close_door()
 
 
 def test_a_worker_of_which_nothing_comes_is_dead(driver: Driver) -> None:
@@ -122,9 +122,8 @@ def test_a_worker_that_cannot_be_started_for_a_moment_is_tried_again(driver: Dri
 
 
 def test_of_two_copies_that_come_at_once_one_is_taken_in(driver: Driver) -> None:
-    server = driver.server
-    server._lines.clear()
-    assert server._admit(0, 1) is None
-    assert server._admit(0, 1) == f"epoch 1 of worker 0 is not expected: {A_COPY}"
-    assert server._admit(0, 2) == "epoch 2 of worker 0 is not expected: the newest is 1"
-    assert server._admit(7, 1) == "this run has no worker 7"
+    lines = driver.server._lines
+    assert lines.admit(0, 1) is None
+    assert lines.admit(0, 1) == f"epoch 1 of worker 0 is not expected: {A_COPY}"
+    assert lines.admit(0, 2) == "epoch 2 of worker 0 is not expected: the newest is 1"
+    assert lines.admit(7, 1) == "this run has no worker 7"

@@ -181,7 +181,7 @@ _METRICS: tuple[Metric, ...] = (
     _replay("cancelled_tuples_total", COUNTER, "Tuples thrown away because another was first.", "cancelledTuples"),
     _replay("hedge_timeout_seconds", GAUGE, "The age from which a root is late.", "timeoutMs", _seconds),
     _replay("hedges_left", GAUGE, "Hedges that the budget pays for now.", "hedgesLeft"),
-    _number(RUN, "state_lost_operators", GAUGE, "Stateful operators that lost state with a worker.", "stateLost", len),
+    _number(RUN, "state_lost_operators", GAUGE, "Stateful operators that lost state, with a worker or before.", "stateLost", len),
     _summary(RUN, "complete_latency_seconds", "From due to complete, since the run started.", "latencyMs", "complete"),
     _summary(RUN, "durable_latency_seconds", "From due to durable, since the run started.", "latencyMs", "durable"),
     _latency_histogram("complete_latency_histogram_seconds", "From due to complete, in buckets.", "complete"),

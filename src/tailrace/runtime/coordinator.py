@@ -9,11 +9,9 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import cloudpickle
@@ -21,7 +19,6 @@ import cloudpickle
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.connector import DriverSink
 from tailrace.core import coordinator as core
-from tailrace.core.deaths import BROKEN_LINE
 from tailrace.core.failure import traceback_of
 from tailrace.core.messages import (
     Abandon,
@@ -34,17 +31,14 @@ from tailrace.core.messages import (
     StartWorker,
 )
 from tailrace.core.plan import EdgePlan, Plan
-from tailrace.errors import Fenced, ProtocolError, TailraceError
+from tailrace.errors import Fenced, TailraceError
 from tailrace.metrics.edges import WatchedEdge
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus, describe
 from tailrace.policy.tail import Tail
-from tailrace.runtime.acceptor import Acceptor, Serve
-from tailrace.runtime.auth import Contact, accept, answer, new_secret
+from tailrace.runtime.auth import new_secret
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.control import (
-    A_COPY,
     Bootstrap,
-    ControlLine,
     Logs,
     Metrics,
     Notice,
@@ -60,6 +54,7 @@ from tailrace.runtime.load import LoadMeter
 from tailrace.runtime.options import RESTART, RunOptions
 from tailrace.runtime.process import raise_file_limit
 from tailrace.runtime.storer import Storer
+from tailrace.runtime.workerlines import WorkerLines
 from tailrace.topology import Role
 
 BACKLOG = 64
@@ -73,12 +68,6 @@ LOAD_S = 0.25
 LATE_S = 1.0
 """A driver that was itself held up for so long, by a paused process or a busy interpreter, cannot judge the silence of
 others."""
-
-LAST_WORDS_S = 1.0
-"""How long the end of a process waits for what it said last to be read."""
-
-EXIT_NEWS_S = 0.05
-"""When a process ends so does its connection; the host, which knows how it ended, gets so long to say it first."""
 
 
 @dataclass(frozen=True)
@@ -117,13 +106,8 @@ class CoordinatorServer:
         self._storer = Storer(checkpoint, self._wrote)
         self._turned_ns = 0  # when silence was last judged
         self._unstarted: list[tuple[int, StartWorker]] = []  # when to try again
-        self._secret = new_secret()
         self._plan_bytes: bytes = cloudpickle.dumps(plan)
         self._events: queue.SimpleQueue[Callable[[], list[Command]]] = queue.SimpleQueue()
-        self._lines: dict[tuple[int, int], ControlLine] = {}
-        self._admitted: set[tuple[int, int]] = set()  # workers and epochs that have a connection, or soon will
-        self._admitting = threading.Lock()
-        self._heard_out: dict[tuple[int, int], threading.Event] = {}  # set once a connection has been read to its end
         self._facts = {worker: _WorkerFacts() for worker in range(plan.workers)}
         self._finished = threading.Event()
         self.running = threading.Event()  # all workers have been ready once
@@ -146,8 +130,10 @@ class CoordinatorServer:
         self._tail = options.tail  # as the user wants it, which workers may not have heard yet
         self._place = place
         raise_file_limit()
+        self._secret = new_secret()
         self._listener = socket.create_server((place.bind, 0), backlog=BACKLOG)
-        self._acceptor = Acceptor(self._listener, self._greet, "tailrace")
+        told = (self._hear, self._exited, self._unreadable)
+        self._lines = WorkerLines(self._listener, self._secret, self._expected, *told)
         names = [(op.name, op.operator.role.value, op.tasks) for op in plan.operators]
         watched = {edge.index: _watched(plan, edge) for edge in plan.edges if edge.feedback}
         self._progress = ProgressBuilder(
@@ -170,7 +156,7 @@ class CoordinatorServer:
         self._display.start()
         commands = self._core.start(self._turned_ns)  # at once: whoever asks for the progress finds the workers in it
         self._post(lambda: commands)
-        self._acceptor.start()
+        self._lines.start()
         threading.Thread(target=self._decide, name="tailrace-coordinator", daemon=True).start()
 
     def drain(self) -> None:
@@ -280,8 +266,7 @@ class CoordinatorServer:
                 now_ns = system_clock()
                 if now_ns - pinged_ns > PING_S * SECOND_NS:
                     pinged_ns = now_ns
-                    for worker, epoch in tuple(self._lines):
-                        self._send(worker, epoch, Ping())
+                    self._lines.send_all(Ping())
                 if self._tail.replay is not None and now_ns - told_ns > LOAD_S * SECOND_NS:
                     told_ns = now_ns
                     self._tell_load()
@@ -291,8 +276,8 @@ class CoordinatorServer:
     def _tell_load(self) -> None:
         with self._progress_lock:
             load = self._load.measure(self._progress.snapshots())
-        for worker, epoch in tuple(self._lines) if load is not None else ():
-            self._send(worker, epoch, load)
+        if load is not None:
+            self._lines.send_all(load)
 
     def _tick(self) -> list[Command]:
         """Judge, after all that speaks for workers has been heard.
@@ -305,11 +290,10 @@ class CoordinatorServer:
         held_ns, self._turned_ns = now_ns - self._turned_ns, now_ns
         if held_ns > LATE_S * SECOND_NS:
             self._core.excuse(now_ns, held_ns)
-        for (worker, epoch), line in tuple(self._lines.items()):
-            self._core.heard(worker, epoch, line.arrived_ns)
+        for place, arrived_ns in self._lines.arrivals():
+            self._core.heard(*place, arrived_ns)
         for place in self._core.silent(now_ns):
-            line_of = self._lines.get(place)
-            if line_of is not None and line_of.waiting:
+            if self._lines.waiting(place):
                 self._core.heard(*place, now_ns)
         return self._core.tick(now_ns)
 
@@ -323,8 +307,8 @@ class CoordinatorServer:
                         elapsed_ns = system_clock() - self._begun_ns if self._begun_ns else 0
                         job_id, first_epoch = self._checkpoint.job_id, self._first_epoch
                         setup = Setup(self._plan_bytes, self._options, job_id, elapsed_ns, first_epoch)
-                        self._send(command.worker, command.epoch, setup)
-                    self._send(command.worker, command.epoch, command.message)
+                        self._lines.send(command.worker, command.epoch, setup)
+                    self._lines.send(command.worker, command.epoch, command.message)
                 case Persist():
                     self._store(command)
                 case Abandon():
@@ -370,9 +354,7 @@ class CoordinatorServer:
 
     def _ended(self, worker: int, epoch: int, why: str) -> None:
         """The host says that a process is gone. Its last words may still be on their way, and come first."""
-        heard_out = self._heard_out.get((worker, epoch))
-        if heard_out is not None:
-            heard_out.wait(LAST_WORDS_S)
+        self._lines.hear_out(worker, epoch)
         self._exited(worker, epoch, why)
 
     def _exited(self, worker: int, epoch: int, why: str) -> None:
@@ -390,10 +372,9 @@ class CoordinatorServer:
 
     def _finish(self, error: Exception | None) -> None:
         self.error = error
-        self._acceptor.close()
+        self._lines.close_door()
         self._host.close()
-        for line in tuple(self._lines.values()):
-            line.close()
+        self._lines.close()
         self._storer.close()
         self._display.close()
         self._finished.set()
@@ -401,71 +382,13 @@ class CoordinatorServer:
 
     # -- talking with workers
 
-    def _send(self, worker: int, epoch: int, message: Any) -> None:
-        line = self._lines.get((worker, epoch))
-        if line is not None:
-            try:
-                line.send(message)
-            except OSError:
-                line.close()  # its reader will report the worker
+    def _expected(self, worker: int) -> int | None:
+        return self._core.epoch_of(worker) if worker in self._facts else None
 
-    def _greet(self, connection: socket.socket) -> Serve | None:
-        """The handshake with a worker. Returns what listens to it, if it is taken in."""
-        place: tuple[int, int] | None = None
-        try:
-            contact = accept(connection, self._secret)
-            hello = contact.said
-            worker, epoch = hello.get("worker"), hello.get("epoch")
-            if hello.get("role") != "worker" or not isinstance(worker, int) or not isinstance(epoch, int):
-                raise ProtocolError("not a worker")
-            why_not = self._admit(worker, epoch)
-            place = (worker, epoch) if why_not is None else None
-            answer(contact, why_not)
-        except (OSError, ProtocolError):
-            connection.close()
-            if place is not None:
-                self._admitted.discard(place)
-            return None
-        return None if place is None else partial(self._listen, *place, contact)
+    def _unreadable(self, worker: int, error: Exception) -> None:
+        self.fail(TailraceError(f"a message of a worker cannot be read: worker={worker} cause={error!r}"))
 
-    def _listen(self, worker: int, epoch: int, contact: Contact) -> None:
-        """One worker's connection, to its last byte."""
-        line = self._lines[worker, epoch] = ControlLine(contact.connection, contact.seals)
-        heard_out = self._heard_out[worker, epoch] = threading.Event()
-        why = "its connection ended"
-        try:
-            for message in line.receive():
-                self._hear(worker, epoch, line, message)
-        except ProtocolError as error:
-            why = f"{BROKEN_LINE}: {error}"
-        except Exception as error:
-            self.fail(TailraceError(f"a message of a worker cannot be read: worker={worker} cause={error!r}"))
-        self._lines.pop((worker, epoch), None)
-        self._admitted.discard((worker, epoch))
-        line.close()
-        heard_out.set()
-        time.sleep(EXIT_NEWS_S)
-        self._exited(worker, epoch, why)
-
-    def _admit(self, worker: int, epoch: int) -> str | None:
-        """Take this process in for its epoch, or say why not: one step, as two copies may come at once."""
-        with self._admitting:
-            why_not = self._why_not(worker, epoch)
-            if why_not is None:
-                self._admitted.add((worker, epoch))
-            return why_not
-
-    def _why_not(self, worker: int, epoch: int) -> str | None:
-        if worker not in self._facts:
-            return f"this run has no worker {worker}"
-        current = self._core.epoch_of(worker)
-        if (worker, epoch) in self._admitted:
-            return f"epoch {epoch} of worker {worker} is not expected: {A_COPY}"
-        if epoch != current:
-            return f"epoch {epoch} of worker {worker} is not expected: the newest is {current}"
-        return None
-
-    def _hear(self, worker: int, epoch: int, line: ControlLine, message: Any) -> None:
+    def _hear(self, worker: int, epoch: int, message: Any) -> None:
         match message:
             case Metrics():
                 self._take_metrics(worker, epoch, message)
@@ -483,7 +406,7 @@ class CoordinatorServer:
                     "does its open() wait for something?",
                 )
             case SinkCall():
-                self._answer_sink(worker, epoch, line, message)
+                self._answer_sink(worker, epoch, message)
             case _:
                 if isinstance(message, Registered):
                     facts = self._facts[worker]
@@ -501,7 +424,7 @@ class CoordinatorServer:
             self._facts[worker].cpu_seconds[epoch] = metrics.cpu_seconds
             self._progress.update(worker, epoch, metrics.snapshots)
 
-    def _answer_sink(self, worker: int, epoch: int, line: ControlLine, call: SinkCall) -> None:
+    def _answer_sink(self, worker: int, epoch: int, call: SinkCall) -> None:
         """In the order of epochs and one at a time: the decision whether an epoch counts is the coordinator's."""
 
         def decide() -> list[Command]:
@@ -516,7 +439,7 @@ class CoordinatorServer:
             except Exception as error:  # as text: an exception of the user's may not travel
                 why = f"the sink's half on the driver failed: operator={call.operator} task={call.task}"
                 reply = SinkReply(call.call, None, TailraceError(f"{traceback_of(error).rstrip()}\n{why}"))
-            self._send(worker, epoch, reply)
+            self._lines.send(worker, epoch, reply)
             return []
 
         self._post(decide)
