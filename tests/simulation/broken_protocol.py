@@ -186,6 +186,20 @@ def prefix_of_the_moment() -> Patch:
     return patch.object(Storing, "done", done)
 
 
+def begins_where_others_are() -> Patch:
+    """A process is told how far ledgers are, stored or not."""
+    original = Coordinator._registered
+
+    def registered(self: Coordinator, message: Any, entry: Any) -> list[Command]:
+        stored, self.positions = self.positions, dict(self.reached)
+        try:
+            return original(self, message, entry)
+        finally:
+            self.positions = stored
+
+    return patch.object(Coordinator, "_registered", registered)
+
+
 def epochs_not_stored() -> Patch:
     """Epochs that were used are forgotten with the coordinator."""
     original = Storing.begin

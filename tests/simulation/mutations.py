@@ -23,6 +23,7 @@ from tailrace.sim.faults import SimulationFailure, run_seed
 AHEAD = "is ahead of"
 DOUBLED = r"sink \w+: doubled"
 STUCK = "the run never finished"
+NOT_STORED = "a prefix is told that is not stored"
 HEALTHY = "a healthy worker was declared dead"
 IN_VAIN = f"{STUCK}|was in vain"
 
@@ -72,8 +73,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("the prefix counts durable roots, not complete ones", protocol.prefix_on_complete, AHEAD),
     Mutation("the prefix is the longest run of durable offsets", protocol.prefix_is_newest, AHEAD),
     Mutation("max_pending bounds the span", protocol.span_unbounded, "span is not bounded"),
-    Mutation("a prefix is stored before anybody hears of it", protocol.prefix_travels_first, DOUBLED, seeds=600),
-    Mutation("what is told was in the finished write", protocol.prefix_of_the_moment, DOUBLED, seeds=1500),
+    Mutation("a prefix is stored before anybody hears of it", protocol.prefix_travels_first, NOT_STORED),
+    Mutation("what is told was in the finished write", protocol.prefix_of_the_moment, NOT_STORED),
+    Mutation("a source begins where the stored prefix is", protocol.begins_where_others_are, NOT_STORED),
     Mutation("an epoch is stored before it is used", protocol.epochs_not_stored, "an epoch is used twice"),
     Mutation(
         "a run ends after its last prefix is stored",

@@ -26,6 +26,7 @@ from tailrace.core.messages import (
     Position,
     Send,
     StartWorker,
+    ToWorker,
 )
 from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
@@ -87,6 +88,7 @@ class Observer:
     """Who looks on; every hook may raise."""
 
     persisting: Callable[[dict[int, Position]], None] = lambda positions: None
+    telling: Callable[[ToWorker], None] = lambda message: None
     acted: Callable[[SimWorker, Task], None] = lambda process, task: None
     admitted: Callable[[SimWorker, Link, int], None] = lambda process, link, number: None
     recovering: Callable[[SimWorker, SourceTask], None] = lambda process, task: None
@@ -267,6 +269,7 @@ class Cluster:
         return not self.maybe_restart()
 
     def to_worker(self, command: Send) -> None:
+        self.observer.telling(command.message)
         process = self.by_epoch[command.epoch]
         deliver = process.guarded(partial(process.hear, command.message))
         self.engine.after(process.lag_ns + process.cut_off_ns, deliver)

@@ -15,7 +15,7 @@ from tailrace.clock import MILLISECOND_NS
 from tailrace.core.acks import HEDGE
 from tailrace.core.coordinator import Coordinator, Phase
 from tailrace.core.ledger import Root
-from tailrace.core.messages import Position
+from tailrace.core.messages import Assign, Committed, Position, ToWorker
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.policy.send import SendScheduler
@@ -130,6 +130,7 @@ class Watch:
         self._lossless = not (scenario.network.lost or scenario.network.delayed)
         cluster.observer = Observer(
             self.prefix_is_durable,
+            self.tells_what_is_stored,
             self.task_is_sound,
             self.frame_is_fresh,
             self.recovery_emits,
@@ -146,6 +147,17 @@ class Watch:
                     missing = wanted - rows.get(sink, Counter())
                     if missing:
                         raise SimulationFailure(f"prefix {position.offset} of split {split} is ahead of {missing}")
+
+    def tells_what_is_stored(self, message: ToWorker) -> None:
+        """Nobody hears of a prefix, or begins from one, that a coordinator that crashes now would forget."""
+        offsets: dict[int, int] = {}
+        if isinstance(message, Committed):
+            offsets = dict(message.offsets)
+        elif isinstance(message, Assign):
+            offsets = {split: position.offset for split, position in message.starts.items()}
+        for split, offset in offsets.items():
+            if offset > self._cluster.stored[split].offset:
+                raise SimulationFailure(f"a prefix is told that is not stored: {offset} of split {split}")
 
     def task_is_sound(self, process: SimWorker, task: Task) -> None:
         if isinstance(task, SourceTask):
