@@ -87,3 +87,11 @@ def shorten(value: Any, limit: int = 200) -> str:
     except Exception as error:  # a broken __repr__ must not hide the error being reported
         text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+def headline(error: Exception) -> str:
+    """An error in one line. That of a function begins with a traceback, whose last line says what happened."""
+    if isinstance(error, TaskError):
+        *_, cause = error.traceback.strip().splitlines() or [""]
+        return f"{cause.strip()} (operator={error.operator} task={error.task})"
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -206,7 +206,7 @@ def test_a_run_tells_how_it_is() -> None:
     run = topology.run(workers=1)
     assert repr(run) == f"<Run told starting id={run.id[:8]}>" and run.status["message"] == "waiting for workers"
     run.awaitRunning(60)
-    wait_until(lambda: "running" in repr(run), 30, "the run to say so")
+    wait_until(lambda: repr(run) == f"<Run told running id={run.id[:8]}>", 30, "the run to say so")
     run.stop()
     assert repr(run) == f"<Run told finished id={run.id[:8]}>" and run.status["message"] == "finished"
 
@@ -217,6 +217,11 @@ def test_a_run_tells_that_it_has_failed_and_why() -> None:
         run.awaitTermination(60)
     assert repr(run) == f"<Run numbers failed: ValueError: not 0 (operator=work task=0) id={run.id[:8]}>"
     assert run.status["message"] == "failed: ValueError: not 0 (operator=work task=0)"
+    assert run.lastProgress is not None
+    assert (run.lastProgress["status"], run.lastProgress["error"]) == (
+        "failed",
+        "ValueError: not 0 (operator=work task=0)",
+    )
 
 
 @pytest.mark.parametrize("timeout", ["1", -1, float("nan"), True, [], float("inf")])

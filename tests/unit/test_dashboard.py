@@ -392,3 +392,12 @@ idle after 0.0 s: failed
   operator  tasks  received  emitted  p50  p99  max
   lines         1         0        0    –    –    –
 """
+
+
+def test_a_failed_run_says_with_what() -> None:
+    progress = {**run_in_its_second_interval(trouble=True), "status": "failed", "error": "ValueError: no fifty"}
+    assert " | failed: ValueError: no fifty | state lost: " in plain_line(progress)
+    assert "trouble   failed: ValueError: no fifty\n" in render_summary(progress)
+    file = io.StringIO()
+    Console(file=file, width=100).print(render(progress))
+    assert "failed: ValueError: no fifty" in file.getvalue()

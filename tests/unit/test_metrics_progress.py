@@ -258,10 +258,29 @@ def test_latency_covers_the_run_and_the_interval() -> None:
     assert latency["interval"]["complete"]["count"] == 3
     assert 1.0 <= latency["interval"]["complete"]["max"] <= 1.0 * 33 / 32
     assert latency["interval"]["durable"]["count"] == 0
+    assert found["totalLatencyMs"] == {name: latency[name] for name in ("complete", "durable")}
+    assert found["recentLatencyMs"] == latency["interval"]
     assert found["latencyHistogram"] == [[1.5, 3], [2.0, 0], [3.0, 0], [5.0, 0], [7.0, 0], [10.0, 1]]
     buckets = {name: dict(pairs) for name, pairs in found["latencyBuckets"].items()}
     assert [buckets["complete"][bound] for bound in (0.1, 1.0, 2.0, 5.0, 10.0, 500_000.0)] == [0, 0, 3, 3, 4, 4]
     assert [buckets["durable"][bound] for bound in (0.1, 10.0, 20.0, 50.0, 500_000.0)] == [0, 0, 0, 1, 1]
+
+
+def test_after_a_recovery_the_recent_latency_falls_again() -> None:
+    progress, before = builder(), task("lines", on=0)
+    before.complete.record_many([1 * MILLISECOND_NS] * 1000)
+    progress.update(0, 1, [before.snapshot()])
+    build(progress, 1)
+    after = task("lines", on=1)  # its worker was lost, and roots had to wait
+    after.complete.record_many([3000 * MILLISECOND_NS] * 200)
+    progress.update(1, 2, [after.snapshot()])
+    recovering = build(progress, 2)
+    after.complete.record_many([1 * MILLISECOND_NS] * 1000)
+    progress.update(1, 2, [after.snapshot()])
+    recovered = build(progress, 3)
+    assert recovering["recentLatencyMs"]["complete"]["p99"] > 2900
+    assert recovered["recentLatencyMs"]["complete"]["p99"] < 2
+    assert recovered["totalLatencyMs"]["complete"]["p99"] > 2900
 
 
 def test_a_restarted_task_keeps_its_counts_and_its_rate_stays_positive() -> None:

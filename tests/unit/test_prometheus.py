@@ -211,6 +211,8 @@ def test_numbers_of_the_run() -> None:
         "tailrace_hedge_timeout_seconds": 0.012,
         "tailrace_hedges_left": 3.5,
         "tailrace_state_lost_operators": 1,
+        "tailrace_recent_complete_latency_p99_seconds": pytest.approx(0.04, rel=1 / 32),
+        "tailrace_recent_durable_latency_p99_seconds": 0.1,
     }
     assert value(families, "tailrace_run_info", id="job-1", run_id="run-1") == 1
 

@@ -95,7 +95,7 @@ def run(
       tailrace run words.py:topology --workers 4 --checkpoint state/
       tailrace run words.py --master spark://host:7077 --conf spark.executor.memory=2g
       tailrace run words.py --record trace/ && tailrace sim --trace trace/
-      tailrace run words.py --json | jq .latencyMs.complete.p99
+      tailrace run words.py --json | jq .recentLatencyMs.complete.p99
 
     Ctrl-C and SIGTERM drain: nothing more is read, and what was read still arrives. The second one gives up. Exit
     codes: 0 when all is done, 1 after an error, 130 after Ctrl-C, 143 after SIGTERM.

@@ -87,4 +87,5 @@ def troubles(progress: dict[str, Any]) -> list[str]:
     }
     words = [f"{name} {text.count(progress[key])}" for key, name in names.items() if progress[key]]
     lost = progress["stateLost"]
-    return [f"state lost: {text.listed(lost)}", *words] if lost else words
+    worst = [f"failed: {progress['error']}"] if progress.get("error") else []
+    return [*worst, *([f"state lost: {text.listed(lost)}"] if lost else []), *words]

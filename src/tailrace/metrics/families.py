@@ -126,6 +126,16 @@ def _summary(scope: _Scope, name: str, meaning: str, *keys: str) -> Metric:
     return Family(PREFIX + name, SUMMARY, meaning, scope.labels), read
 
 
+def _recent(name: str, meaning: str, key: str) -> Metric:
+    def read(progress: Progress) -> Iterator[Sample]:
+        for labels, run in RUN.parts(progress):
+            ms = run["recentLatencyMs"][key]["p99"] if "recentLatencyMs" in run else None
+            if ms is not None:  # else nothing was complete since the last progress
+                yield Sample(labels, _seconds(ms))
+
+    return Family(PREFIX + name, GAUGE, meaning, RUN.labels), read
+
+
 def _latency_histogram(name: str, meaning: str, key: str) -> Metric:
     def read(progress: Progress) -> Iterator[Sample]:
         for labels, run in RUN.parts(progress):
@@ -191,6 +201,8 @@ _METRICS: tuple[Metric, ...] = (
     ),
     _summary(RUN, "complete_latency_seconds", "From due to complete, since the run started.", "latencyMs", "complete"),
     _summary(RUN, "durable_latency_seconds", "From due to durable, since the run started.", "latencyMs", "durable"),
+    _recent("recent_complete_latency_p99_seconds", "99% took no longer to complete, in the last second.", "complete"),
+    _recent("recent_durable_latency_p99_seconds", "99% took no longer to be durable, in the last second.", "durable"),
     _latency_histogram("complete_latency_histogram_seconds", "From due to complete, in buckets.", "complete"),
     _latency_histogram("durable_latency_histogram_seconds", "From due to durable, in buckets.", "durable"),
     _number(TASK, "received_total", COUNTER, "Tuples taken in; by a source: records read.", "received"),

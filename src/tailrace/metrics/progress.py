@@ -1,12 +1,12 @@
 """Progress is one JSON-able dict that says how a run is doing, in the manner of Spark's StreamingQueryProgress.
 
-Counts and percentiles cover the whole run. Rates, busy ratios and everything under a name that says ``interval`` cover
-the time since the last build. A percentile of nothing is null, not zero.
+Counts and percentiles cover the whole run. Rates, busy ratios and everything under a name that says ``interval`` or
+``recent`` cover the time since the last build. A percentile of nothing is null, not zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,6 +154,7 @@ class ProgressBuilder:
         everything = self._group([key for keys in tasks.values() for key in keys], now_ns)
         sources = [name for name, role, _ in self._operators if role == SOURCE_ROLE]
         roots = self._group([key for name in sources for key in tasks[name]], now_ns)
+        total, recent = _latency(roots.histogram), _latency(roots.interval_histogram)
         progress = {
             "id": self._job_id,
             "runId": self._run_id,
@@ -174,7 +175,9 @@ class ProgressBuilder:
             "stateLost": list(state_lost),
             "tail": dict(tail or {}),
             "replay": _replay(roots, everything),
-            "latencyMs": _latency(roots),
+            "latencyMs": {**total, "interval": recent},
+            "totalLatencyMs": total,
+            "recentLatencyMs": recent,
             "latencyHistogram": _chart(roots.histogram("complete")),
             "latencyBuckets": {
                 "complete": _cumulative(roots.histogram("complete")),
@@ -332,14 +335,10 @@ def _flow(roots: _Group) -> Progress:
     }
 
 
-def _latency(roots: _Group) -> Progress:
+def _latency(histogram: Callable[[str], Histogram]) -> Progress:
     return {
-        "complete": distribution_ms(roots.histogram("complete")),
-        "durable": distribution_ms(roots.histogram("durable_latency")),
-        "interval": {
-            "complete": distribution_ms(roots.interval_histogram("complete")),
-            "durable": distribution_ms(roots.interval_histogram("durable_latency")),
-        },
+        "complete": distribution_ms(histogram("complete")),
+        "durable": distribution_ms(histogram("durable_latency")),
     }
 
 

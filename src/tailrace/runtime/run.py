@@ -15,7 +15,7 @@ from tailrace.core.coordinator import Phase
 from tailrace.core.hedging import check_hedging
 from tailrace.core.plan import Plan, make_plan
 from tailrace.core.sharing import check_sharing
-from tailrace.errors import OptionError, TailraceError, TaskError, shorten
+from tailrace.errors import OptionError, TailraceError, headline, shorten
 from tailrace.policy.numbers import is_number
 from tailrace.policy.tail import NODE, Tail
 from tailrace.runtime import leaving
@@ -78,10 +78,8 @@ class Run:
     @property
     def status(self) -> dict[str, Any]:
         last = self.lastProgress
-        message = "waiting for workers" if self._server.phase is Phase.STARTING else self._state()
-        lost = ", ".join(last["stateLost"]) if last else ""
         return {
-            "message": f"{message}; state lost: {lost}" if lost else message,
+            "message": "waiting for workers" if last is None and self.isActive else self._state(),
             "isDataAvailable": bool(last and last["pending"]),
             "isTriggerActive": self._server.phase is Phase.RUNNING,
         }
@@ -230,19 +228,22 @@ class Run:
 
     def _state(self) -> str:
         """Starting, running, draining, finished, or failed and why, in a line."""
-        error = self._server.error
+        last, error = self.lastProgress or {}, self._server.error
         if not self.isActive:
-            return "finished" if error is None else f"failed: {_headline(error)}"
-        if self._server.phase is Phase.STARTING:
-            return Phase.STARTING.value
-        return str((self.lastProgress or {}).get("status", self._server.phase.value))
+            state = "finished" if error is None else f"failed: {headline(error)}"
+        else:
+            state = str(last.get("status", self._server.phase.value))
+        lost = ", ".join(last.get("stateLost", ()))
+        return f"{state}; state lost: {lost}" if lost else state
 
     def _report(self) -> None:
         ended = False
         try:
             while not ended:
                 ended = self._server.wait(PROGRESS_S)
-                self._recent.append(self._server.progress())
+                error = self._server.error
+                told = None if error is None else headline(error)
+                self._recent.append({**self._server.progress(), "error": told})
         finally:
             self._server.wait(None)
             self._ended.set()
@@ -257,14 +258,6 @@ def _checked(timeout: Any) -> float | None:
     if not is_number(timeout) or timeout < 0:
         raise OptionError(f"not a timeout: timeout={shorten(timeout)}; is it a number of seconds, zero or more?")
     return min(float(timeout), threading.TIMEOUT_MAX)
-
-
-def _headline(error: Exception) -> str:
-    """An error in one line. That of a function begins with a traceback, whose last line says what happened."""
-    if isinstance(error, TaskError):
-        *_, cause = error.traceback.strip().splitlines() or [""]
-        return f"{cause.strip()} (operator={error.operator} task={error.task})"
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _say_what_is_not_promised(plan: Plan) -> None:
