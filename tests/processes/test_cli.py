@@ -400,14 +400,19 @@ def test_doctor_tells_what_is_wrong(monkeypatch: pytest.MonkeyPatch, ok: bool) -
         yield None
 
     findings = [doctor.Finding(True, "Java", "version 17"), doctor.Finding(ok, "slots", "4 of 4 free")]
+    plain = doctor.Finding(True, "other sessions", "no tailrace", advice=True)
     monkeypatch.setattr(doctor, "check_java", lambda: findings[0])
+    monkeypatch.setattr(doctor, "check_plain_python", lambda conf: plain)
     monkeypatch.setattr(doctor, "examine", lambda spark: doctor.Diagnosis(findings, []))
     monkeypatch.setattr(common, "session", no_session)
     result = invoke("doctor")
     assert result.exit_code == (0 if ok else 1)
-    assert f"✓ Java: version 17\n{'✓' if ok else '✗'} slots: 4 of 4 free\n" in result.output
+    assert (
+        f"✓ Java: version 17\n{'✓' if ok else '✗'} slots: 4 of 4 free\n! other sessions: no tailrace\n" in result.output
+    )
+    assert ("all is well, but see ! above" in result.output) == ok
     found = json.loads(invoke("doctor", "--json").stdout)
-    assert (found["ok"], found["executors"], [check["ok"] for check in found["checks"]]) == (ok, [], [True, ok])
+    assert (found["ok"], found["executors"], [check["ok"] for check in found["checks"]]) == (ok, [], [True, ok, True])
 
 
 def test_doctor_without_java_starts_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -380,7 +380,7 @@ def test_an_error_on_the_terminal(tmp_path: Path) -> None:
 
 
 def forget_to_return(number: int) -> None:
-    number + 1  # noqa: B018
+    number + 1
 
 
 @pytest.mark.parametrize(("function", "warnings"), [(forget_to_return, 1), (same, 0)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -164,7 +165,8 @@ def test_another_version_on_an_executor(spark: SparkSession, monkeypatch: pytest
         run.awaitTermination(60)
     here = f"executor={os.uname().nodename} python={spark.sparkContext.pythonExec}"
     assert str(caught.value) == (
-        f"an executor has another tailrace: {here} version={ours} driver=9.9; is one of them old?"
+        f"an executor has another tailrace: {here} version={ours} driver=9.9 driver_python={sys.executable}; "
+        "is PYSPARK_PYTHON another Python, or one of them old?"
     )
 
 

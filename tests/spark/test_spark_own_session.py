@@ -99,6 +99,39 @@ def rows_in(folder: Path) -> list[int]:
     return [found["n"] for found in read_jsonl(folder)]
 
 
+ENDED = (
+    OWN_SESSION
+    + TOPOLOGY
+    + """
+import atexit
+atexit.register(print, "tidied up")
+run = topology.run(spark, workers=2)
+if len(sys.argv) > 3:
+    raise RuntimeError("a slip")
+"""
+)
+
+
+def test_a_script_that_ends_waits_for_its_run(mark: str, tmp_path: Path) -> None:
+    """Before Spark is shut down, and the JVM goes with the script."""
+    out = tmp_path / "out"
+    with Script(tmp_path, ENDED, str(out), "500") as driver:
+        output = driver.end()
+    assert driver.process.returncode == 0, output
+    assert "the script has ended and its run goes on: run=own: waiting for its end" in output
+    assert output.rstrip().endswith("tidied up")
+    assert_same_rows(rows_in(out), range(500))
+    seconds_until_gone(processes_with(MARK, mark), GONE_S)
+
+
+def test_a_script_that_fails_does_not_hang_on_its_run(mark: str, tmp_path: Path) -> None:
+    with Script(tmp_path, ENDED, str(tmp_path / "out"), "10000000", "fail") as driver:
+        output = driver.end()
+    assert driver.process.returncode == 1, output
+    assert "the script has failed and its run goes on: run=own: draining it for 5 s at most" in output
+    seconds_until_gone(processes_with(MARK, mark), GONE_S)
+
+
 STOPPED_EARLY = (
     OWN_SESSION
     + TOPOLOGY

@@ -220,15 +220,19 @@ def test_an_executor_without_the_package(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "tailrace", None)
     why = why_not(task)
     assert why.startswith(
-        f"an executor cannot import tailrace: executor=node-7 python={sys.executable} driver=1.0 cause="
+        f"an executor cannot import tailrace: executor=node-7 python={sys.executable} driver=1.0 "
+        f"driver_python={sys.executable} cause="
     )
-    assert why.endswith("; is it installed there?")
+    assert why.endswith("; is PYSPARK_PYTHON a Python that has it?")
 
 
 def test_an_executor_with_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "node-7")
     here = f"executor=node-7 python={sys.executable} version={tr.__version__}"
-    assert why_not(task_of("0.9")) == f"an executor has another tailrace: {here} driver=0.9; is one of them old?"
+    assert why_not(task_of("0.9")) == (
+        f"an executor has another tailrace: {here} driver=0.9 driver_python={sys.executable}; "
+        "is PYSPARK_PYTHON another Python, or one of them old?"
+    )
 
 
 @pytest.mark.parametrize(
@@ -246,7 +250,7 @@ def test_an_executor_with_another_version(monkeypatch: pytest.MonkeyPatch) -> No
         ),
         (
             "ModuleNotFoundError: No module named 'pyarrow'",
-            "an executor has no pyarrow: module=pyarrow; is it installed for the Python there?",
+            f"an executor has no pyarrow: driver_python={sys.executable}; is PYSPARK_PYTHON a Python that has it?",
         ),
         ("Python worker exited unexpectedly (crashed)", None),
     ],
@@ -305,7 +309,7 @@ def test_what_the_doctor_says_of_an_ill_executor() -> None:
     assert {(finding.ok, finding.what) for finding in findings} == {(False, "executor 5 on node-7")}
     assert [finding.detail for finding in findings] == [
         "Python 3.12.1 at /py, the driver has 3.11; is PYSPARK_PYTHON the same everywhere?",
-        "cannot import tailrace into /py: gone; is it installed there?",
+        f"cannot import tailrace into /py: gone; is PYSPARK_PYTHON a Python that has it, as {sys.executable} does?",
         "cannot reach the driver at driver-1: timed out; is spark.driver.host an address that executors know, "
         "and no firewall between?",
     ]

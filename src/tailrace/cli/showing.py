@@ -44,22 +44,29 @@ def doctor(master: str | None, conf: Conf, as_json: bool) -> None:
     else:
         for finding in diagnosis:
             mark = click.style("✓", fg="green") if finding.ok else click.style("✗", fg="red", bold=True)
+            if finding.advice:
+                mark = click.style("!", fg="yellow", bold=True)
             click.echo(f"{mark} {finding.what}: {finding.detail}")
-        click.echo("\nall is well" if diagnosis.ok else "\nnot everything is well: see ✗ above")
+        well = "all is well, but see ! above" if any(finding.advice for finding in diagnosis) else "all is well"
+        click.echo(f"\n{well}" if diagnosis.ok else "\nnot everything is well: see ✗ above")
     sys.exit(0 if diagnosis.ok else 1)
 
 
 def _diagnose(master: str | None, conf: Conf) -> Any:
-    from tailrace.spark.doctor import Diagnosis, Finding, check_java, examine
+    from tailrace.spark.doctor import Diagnosis, Finding, check_java, check_plain_python, examine
+    from tailrace.spark.slots import is_local
 
     java = check_java()
     if not java.ok:
         return Diagnosis([java], [])  # there can be no session
+    # Executors elsewhere are looked at from within; those of a local session of ours have another Python than theirs.
+    others = [check_plain_python(conf)] if master is None or is_local(master) else []
     try:
         with common.session("spark", master, conf, slots=None) as spark:
-            return examine(spark)
+            found = examine(spark)
+            return Diagnosis([*found.checks, *others], found.executors)
     except TailraceError as error:
-        return Diagnosis([java, Finding(False, "session", str(error))], [])
+        return Diagnosis([java, Finding(False, "session", str(error)), *others], [])
 
 
 @click.command()

@@ -6,7 +6,7 @@ import platform
 import re
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from tailrace.errors import TailraceError
 from tailrace.runtime.coordinator import Place
 from tailrace.spark.host import explain, hopeless_cause
+from tailrace.spark.plainpython import plain_python
 from tailrace.spark.probes import LOCAL, PROBE_S, Probed, Report, probe_all
 from tailrace.spark.run import check_session, configuration, place_of, slots_of
 from tailrace.spark.session import find_java, java_problem, java_version
@@ -33,9 +34,10 @@ class Finding:
     ok: bool
     what: str
     detail: str
+    advice: bool = False  # all is well here, but something nearby is not
 
     def to_json(self) -> dict[str, Any]:
-        return {"ok": self.ok, "what": self.what, "detail": self.detail}
+        return {"ok": self.ok, "what": self.what, "detail": self.detail, "advice": self.advice}
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,12 @@ def check_java() -> Finding:
     java = find_java()
     assert java is not None
     return Finding(True, "Java", f"version {java_version(java)[0]} ({java})")
+
+
+def check_plain_python(conf: Mapping[str, str]) -> Finding:
+    """Before a session of ours starts: the Python that one of the user's own would have."""
+    found = plain_python(conf)
+    return Finding(True, "other sessions", found.words, advice=not found.fits)
 
 
 def examine(spark: SparkSession) -> Diagnosis:
@@ -191,7 +199,8 @@ def _problems(report: Report, place: Place, expected: Expected) -> list[str]:
         )
     if not report["tailrace"]:
         problems.append(
-            f"cannot import tailrace into {report['executable']}: {report['tailrace_error']}; is it installed there?"
+            f"cannot import tailrace into {report['executable']}: {report['tailrace_error']}; "
+            f"is PYSPARK_PYTHON a Python that has it, as {sys.executable} does?"
         )
     elif report["tailrace"] != expected.tailrace:
         problems.append(f"tailrace {report['tailrace']}, the driver has {expected.tailrace}; could they be the same?")

@@ -94,7 +94,7 @@ class SparkHost:
         if hopeless_cause(str(error)) is None:
             return None
         group = self._jobs.group(bootstrap.worker, bootstrap.epoch)
-        return hopeless_cause(str(error), host_of_failure(self._context, group))
+        return hopeless_cause(str(error), host_of_failure(self._context, group), self._context.pythonExec)
 
     def _is_stopped(self, why: str) -> bool:
         return self._context._jsc is None or "SparkContext was shut down" in why or "stopped SparkContext" in why
@@ -171,7 +171,7 @@ def host_of_failure(context: Any, group: str) -> str:
         return ""
 
 
-def hopeless_cause(text: str, host: str = "") -> str | None:
+def hopeless_cause(text: str, host: str = "", python: str = "") -> str | None:
     """What Spark's report of a failed job says about an executor that can never run a worker, in one sentence."""
     where = re.search(r"\((\S+) executor (?:driver|\d+)\)", text)
     host = where[1] if where else host
@@ -182,5 +182,9 @@ def hopeless_cause(text: str, host: str = "") -> str | None:
     if found := re.search(r'Cannot run program "([^"]+)"', text):
         return f"an executor cannot start Python: {executor}python={found[1]}; does PYSPARK_PYTHON exist there?"
     if found := re.search(r"No module named '?(pyarrow|pandas|cloudpickle|pyspark)\b", text):
-        return f"an executor has no {found[1]}: {executor}module={found[1]}; is it installed for the Python there?"
+        python = f"python={python} " if python else ""
+        return (
+            f"an executor has no {found[1]}: {executor}{python}driver_python={sys.executable}; "
+            "is PYSPARK_PYTHON a Python that has it?"
+        )
     return None

@@ -33,6 +33,7 @@ def entry(bootstrap: Bootstrap, path: list[str], version: str) -> Callable[[Iter
     wrong on an executor that has none, or another one.
     """
     pickled = pickle.dumps(bootstrap)
+    driver = f"driver={version} driver_python={sys.executable}"
 
     def task(batches: Iterable[Any]) -> Iterator[Any]:
         import importlib
@@ -49,10 +50,12 @@ def entry(bootstrap: Bootstrap, path: list[str], version: str) -> Callable[[Iter
         try:
             found = importlib.import_module("tailrace").__version__
         except ImportError as error:
-            why = f"an executor cannot import tailrace: {here} driver={version} cause={error}; is it installed there?"
+            question = "is PYSPARK_PYTHON a Python that has it?"
+            why = f"an executor cannot import tailrace: {here} {driver} cause={error}; {question}"
         else:
             if found != version:
-                why = f"an executor has another tailrace: {here} version={found} driver={version}; is one of them old?"
+                question = "is PYSPARK_PYTHON another Python, or one of them old?"
+                why = f"an executor has another tailrace: {here} version={found} {driver}; {question}"
             else:
                 importlib.import_module("tailrace.spark.task").as_worker(pickled)
         yield pa.RecordBatch.from_arrays([pa.array([why], pa.string())], names=["why"])
