@@ -195,6 +195,7 @@ class Cluster:
             self.tally.changed_plans += self.later_plans[0] is not self.plan
             self.plan = self.later_plans.pop(0)
         self.first_epoch = self.stored_epoch
+        self.driver.restart()
         self.coordinator = self.new_coordinator()
         self.engine.after(self.delay(), self.lead)
         return True

@@ -117,6 +117,10 @@ class Driver:
             self._cluster.coordinator.heard(worker, epoch, self._cluster.engine.now_ns)
         self._unread.clear()
 
+    def restart(self) -> None:
+        """Another driver takes over: what nobody has read is lost with the connections of the old one."""
+        self._unread.clear()
+
     def post(self, leader: Coordinator, event: Event) -> None:
         self._line.append((leader, self._cluster.engine.now_ns, event))
         if not self._scheduled:

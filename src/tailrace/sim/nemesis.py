@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MS = MILLISECOND_NS
 
-MAX_DEATHS = 5
+MAX_DEATHS = 8
 """Of one worker, without progress. No other fault strikes one so often in a row."""
 
 SHARE = 0.15
