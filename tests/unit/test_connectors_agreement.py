@@ -1,4 +1,4 @@
-"""Without a schema all files of a folder have one, whoever writes them and whenever."""
+"""Without a schema all files of a folder have one, of all tasks, restarts and runs."""
 
 from __future__ import annotations
 

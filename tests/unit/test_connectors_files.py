@@ -148,7 +148,7 @@ def test_a_task_that_is_no_more_stays_fenced(tmp_path: Path) -> None:
     assert visible(tmp_path) == [1]
 
 
-def test_whoever_recovers_first_fences_all_tasks_of_earlier_runs(tmp_path: Path) -> None:
+def test_the_first_task_to_recover_fences_all_tasks_of_earlier_runs(tmp_path: Path) -> None:
     """With another number of tasks a row may come to any of them: one that recovers must know all that will count."""
     zombie = to_jsonl(tmp_path).open(context(1, task=0, tasks=1))
     zombie.recover({})

@@ -460,4 +460,4 @@ def wants_time(task: Task) -> bool:
 
 
 class Crash(Fenced):
-    """The process dies here. ``Fenced`` is what the core lets pass, whoever raises it."""
+    """The process dies here. It is a ``Fenced`` because that is what the core lets pass untouched."""

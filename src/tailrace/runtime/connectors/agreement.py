@@ -39,7 +39,7 @@ class Column:
         return holds(value, self.kind) and (self.settled or is_exact(value))
 
 
-Columns = Mapping[str, Column]
+ByName = Mapping[str, Column]
 
 
 class Agreement:
@@ -48,7 +48,7 @@ class Agreement:
     def __init__(self, directory: Path) -> None:
         self._root = directory / "_tailrace" / "columns"
         self._version = 0
-        self.columns: Columns = {}
+        self.columns: ByName = {}
         self._look()
 
     def learn(self, values: Mapping[Any, Any], row: Any) -> None:
@@ -65,7 +65,7 @@ class Agreement:
             if not new or self._publish(new.values()):
                 return
 
-    def settle(self, names: Iterable[str]) -> Columns:
+    def settle(self, names: Iterable[str]) -> ByName:
         """No type changes any more, now that a file has it. ``names``: columns if none has a type, of strings then."""
         import pyarrow as pa
 
