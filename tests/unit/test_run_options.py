@@ -31,6 +31,9 @@ from tailrace.runtime.options import RunOptions
             "option must be a positive number: start_timeout_s=inf; did you mix two up?",
         ),
         ({"checkpoint": 5}, "not a folder: checkpoint=5; did you mix two options up?"),
+        ({"checkpoint": ""}, "not a folder: checkpoint=''; did you mix two options up?"),
+        ({"record": ""}, "not a folder: record=''; did you mix two options up?"),
+        ({"workers": 10**9}, "too many workers: workers=1000000000 most=1024; did you mean tasks?"),
         ({"link_mbps": 0}, "option must be a positive number: link_mbps=0; did you mix two up?"),
         ({"link_scope": "rack"}, "nobody's link: link_scope='rack': did you mean 'worker' or 'node'?"),
         (

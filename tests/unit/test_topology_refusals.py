@@ -101,6 +101,12 @@ def test_tasks(topology: Topology, lines: Stream, tasks: Any) -> None:
     assert text_of(topology.source, "x", AnySource(), tasks=tasks) == expected
 
 
+def test_more_tasks_than_anyone_means(lines: Stream) -> None:
+    assert text_of(lines.map, "x", str, tasks=10**30) == (
+        f"too many tasks: operator=x tasks={10**30} most=10000: is it the right number?"
+    )
+
+
 def test_a_source_needs_a_number_of_tasks(topology: Topology) -> None:
     nothing: Any = None
     assert text_of(topology.source, "x", AnySource(), tasks=nothing).startswith("tasks is not a positive integer: ")

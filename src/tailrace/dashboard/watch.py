@@ -45,6 +45,8 @@ def watch(
     Ctrl-C and SIGTERM drain the run, as they do in ``awaitTermination``. If you print a summary of the finished run,
     say so: the table then makes room for it.
     """
+    if not hasattr(run, "lastProgress"):
+        raise OptionError(f"not a run: run={shorten(run)}; did you mean what topology.run() returns?")
     console = console or Console()
     with terminable():
         try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, shorten
 from tailrace.policy.numbers import is_number
 from tailrace.policy.send import NOTHING, Picker, Waiting, index_from
 
@@ -147,7 +147,7 @@ def lbf(interval_ms: float | None = None) -> LargestBacklogFirst:
     if not is_number(interval_ms) or not MILLISECOND_NS <= interval_ms * MILLISECOND_NS < MOST_INTERVAL_NS:
         raise OptionError(
             f"a scheduling interval is a number of milliseconds, from 1 to below {MOST_INTERVAL_NS // MILLISECOND_NS}: "
-            f"interval_ms={interval_ms!r}: did you mean lbf(), which decides anew for every turn?"
+            f"interval_ms={shorten(interval_ms)}: did you mean lbf(), which decides anew for every turn?"
         )
     return LargestBacklogFirst(round(interval_ms * MILLISECOND_NS))
 
@@ -160,11 +160,11 @@ def lbf_work(age_floor_ms: float = AGE_FLOOR_MS, age_drains: float = AGE_DRAINS)
     """
     if not is_number(age_floor_ms) or not age_floor_ms > 0:
         raise OptionError(
-            f"an age floor must be a positive number of milliseconds: age_floor_ms={age_floor_ms!r}: "
+            f"an age floor must be a positive number of milliseconds: age_floor_ms={shorten(age_floor_ms)}: "
             "did you mean fifo(), where age alone decides?"
         )
     if not is_number(age_drains) or age_drains < 0:
         raise OptionError(
-            f"not how often all that waits could be sent: age_drains={age_drains!r}: did you mean {AGE_DRAINS:g}, or 0?"
+            f"not how often all that waits could be sent: age_drains={shorten(age_drains)}: did you mean {AGE_DRAINS:g}, or 0?"
         )
     return LargestWorkFirst(round(age_floor_ms * MILLISECOND_NS), age_drains)

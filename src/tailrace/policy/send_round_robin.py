@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from tailrace.errors import OptionError, shorten
 from tailrace.policy.send import NOTHING, Picker, Waiting
 
 
@@ -78,4 +79,8 @@ class RoundRobin:
 
 def round_robin(skip_empty: bool = True) -> RoundRobin:
     """Queues take turns; empty ones are passed over, unless ``skip_empty=False``, which is Hone's baseline."""
+    if not isinstance(skip_empty, bool):
+        raise OptionError(
+            f"skip_empty is neither True nor False: skip_empty={shorten(skip_empty)}: did you mix two up?"
+        )
     return RoundRobin(skip_empty)

@@ -25,7 +25,8 @@ class Tail:
             raise OptionError(f"not a replay rule: replay={shorten(self.replay)}: did you mean adaptive_timeout()?")
         if self.shared_queues not in (None, WORKER, NODE):
             raise OptionError(
-                f"not a way to share queues: shared_queues={self.shared_queues!r}: did you mean 'worker' or 'node'?"
+                f"not a way to share queues: shared_queues={shorten(self.shared_queues)}: "
+                "did you mean 'worker' or 'node'?"
             )
         if self.send is not None:
             _check_scheduler(self.send)

@@ -16,6 +16,8 @@ from tailrace.policy.numbers import is_number
 from tailrace.policy.tail import NODE, PLAIN, WORKER, Tail
 
 MEGABIT_BYTES = 125_000
+MOST_WORKERS = 1024
+"""Each is a process with a connection to every other: far more than was ever tried."""
 
 RESTART = "restart"
 """What operators with state may do that a checkpoint does not hold."""
@@ -62,8 +64,8 @@ class RunOptions:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name in ("checkpoint", "record"):
-                if value is not None and not isinstance(value, str | PathLike):
-                    raise OptionError(f"not a folder: {field.name}={value!r}; did you mix two options up?")
+                if value is not None and (not isinstance(value, str | PathLike) or value == ""):
+                    raise OptionError(f"not a folder: {field.name}={shorten(value)}; did you mix two options up?")
                 continue
             if field.name == "state":
                 if value not in (None, RESTART):
@@ -75,25 +77,33 @@ class RunOptions:
                 continue
             if field.name in ("ring", "plaintext"):
                 if not isinstance(value, bool):
-                    raise OptionError(f"option must be true or false: {field.name}={value!r}; did you mix two up?")
+                    raise OptionError(
+                        f"option must be true or false: {field.name}={shorten(value)}; did you mix two up?"
+                    )
                 continue
             if field.name == "link_scope":
                 if value not in (WORKER, NODE):
-                    raise OptionError(f"nobody's link: link_scope={value!r}: did you mean 'worker' or 'node'?")
+                    raise OptionError(f"nobody's link: link_scope={shorten(value)}: did you mean 'worker' or 'node'?")
                 continue
             if field.name == "link_mbps" and value is None:
                 continue
             if not (is_number(value) and value > 0):
-                raise OptionError(f"option must be a positive number: {field.name}={value!r}; did you mix two up?")
+                raise OptionError(
+                    f"option must be a positive number: {field.name}={shorten(value)}; did you mix two up?"
+                )
             if field.name == "heartbeat_timeout_s" and value < LEAST_BEATS * BEAT_S:
                 raise OptionError(
-                    f"workers say every {BEAT_S:g} s that they are alive: heartbeat_timeout_s={value!r} "
+                    f"workers say every {BEAT_S:g} s that they are alive: heartbeat_timeout_s={shorten(value)} "
                     f"least={LEAST_BEATS * BEAT_S:g}; is it in seconds?"
                 )
+            if field.name == "workers" and value > MOST_WORKERS:
+                raise OptionError(
+                    f"too many workers: workers={shorten(value)} most={MOST_WORKERS}; did you mean tasks?"
+                )
             if field.name == "feedback_share" and value > 1:
-                raise OptionError(f"more than a core: feedback_share={value!r}; did you mean {value / 100:g}?")
+                raise OptionError(f"more than a core: feedback_share={shorten(value)}; did you mean {value / 100:g}?")
             if not field.name.endswith(("_s", "_mbps", "_share")) and not isinstance(value, int):
-                raise OptionError(f"option must be a whole number: {field.name}={value!r}; did you mix two up?")
+                raise OptionError(f"option must be a whole number: {field.name}={shorten(value)}; did you mix two up?")
         self.check(self.tail)
 
     def check(self, tail: Tail) -> None:

@@ -16,13 +16,15 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tailrace.errors import OptionError, TailraceError
+from tailrace.errors import OptionError, TailraceError, shorten
+from tailrace.policy.numbers import is_whole
 from tailrace.spark.slots import is_local
 
 JAVA_NEEDED = 17
 JAVA_S = 30.0
 """``java -version`` takes a fraction of a second, on a machine that does something else too perhaps a few."""
 
+MOST_SLOTS = 10_000
 SLOTS_AT_LEAST = 4
 """A worker holds its slot as long as it lives, and Spark's own jobs want some too; slots may exceed the cores."""
 
@@ -59,8 +61,10 @@ def local_session(
     running = running_session()
     if running is not None:
         return running
-    if cores is not None and (not isinstance(cores, int) or cores < 1):
-        raise OptionError(f"cores must be a positive whole number: cores={cores!r}")
+    if cores is not None and not (is_whole(cores) and 1 <= cores <= MOST_SLOTS):
+        raise OptionError(
+            f"cores must be a whole number from 1 to {MOST_SLOTS}: cores={shorten(cores)}; is it computed?"
+        )
     problem = java_problem()
     if problem is not None:
         raise OptionError(problem)

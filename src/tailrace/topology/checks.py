@@ -17,6 +17,9 @@ from tailrace.topology.graph import Edge, Operator, Port, Role
 
 _NAME = re.compile(r"\w[\w.-]{0,99}")  # becomes part of file names and metric names, hence the limit of 100
 
+MOST_TASKS = 10_000
+"""Of one operator: a link to each of them from each of another's is more than any machine has files for."""
+
 _Choice = TypeVar("_Choice", bound=Enum)
 
 
@@ -31,6 +34,10 @@ def check_name(what: str, name: Any) -> str:
 
 def check_positive(operator: str, option: str, value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        if option == "tasks" and value > MOST_TASKS:
+            raise TopologyError(
+                f"too many tasks: operator={operator} tasks={shorten(value)} most={MOST_TASKS}: is it the right number?"
+            )
         return value
     raise TopologyError(
         f"{option} is not a positive integer: operator={operator} {option}={shorten(value)}: "
