@@ -457,3 +457,14 @@ def split_keys_shared() -> Patch:
 
 def split_salts_shared() -> Patch:
     return _other_splits(lambda split: replace(split, salt=1))
+
+
+def lineages_alone_at_sinks() -> Patch:
+    """Sinks do not compare split and offset, and lineages of two roots clash."""
+
+    def admit(self: SinkLog, split: int, offset: int, lineage: int) -> int:
+        if offset < self._prefix.get(split, 0) or any(mark[2] == lineage for mark in self._durable):
+            return DUPLICATE_DURABLE
+        return DUPLICATE_PENDING if any(mark[2] == lineage for mark in self._open) else WRITE
+
+    return together(split_salts_shared(), patch.object(SinkLog, "admit", admit))

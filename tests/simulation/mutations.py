@@ -140,7 +140,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a lineage names the output index", protocol.lineage_without_index, AHEAD),
     Mutation("a lineage names the target of a broadcast", protocol.lineage_without_target, AHEAD),
     Mutation("split keys are unique across sources", protocol.split_keys_shared, DOUBLED, seeds=600),
-    Mutation("lineages begin with the split", protocol.split_salts_shared, AHEAD),
+    Mutation(
+        "lineages begin with the split",
+        protocol.split_salts_shared,
+        "",
+        seeds=200,
+        redundant="a sink compares split and offset too",
+    ),
+    Mutation("a sink compares split and offset too", protocol.lineages_alone_at_sinks, AHEAD),
     Mutation(
         "tuples in line are offered to the new half",
         techniques.line_not_offered_again,

@@ -21,6 +21,16 @@ def test_a_duplicate_is_durable_only_when_the_first_copy_is() -> None:
     assert log.admit(0, 5, 78) == WRITE
 
 
+def test_tuples_of_two_roots_whose_lineages_clash_are_both_written() -> None:
+    log = SinkLog({0: 0, 1: 0}, [(1, 4, 77)])
+    write(log, 0, 5, 77)
+    write(log, 0, 6, 77)
+    assert log.open_marks == [(0, 5, 77), (0, 6, 77)]
+    assert log.admit(0, 5, 77) == DUPLICATE_PENDING and log.admit(1, 4, 77) == DUPLICATE_DURABLE
+    log.committed()
+    assert log.admit(0, 5, 77) == log.admit(0, 6, 77) == DUPLICATE_DURABLE and len(log) == 3
+
+
 def test_what_lies_below_the_prefix_is_dropped_even_if_it_was_never_seen() -> None:
     log = SinkLog({0: 3, 1: 0}, [])
     assert [log.admit(0, offset, 100 + offset) for offset in (2, 3)] == [DUPLICATE_DURABLE, WRITE]

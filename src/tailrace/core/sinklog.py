@@ -1,8 +1,8 @@
-"""A committing sink shows each lineage once.
+"""A committing sink shows each tuple once: what it knows a tuple by is its root, split and offset, and its lineage.
 
-Its log remembers the lineages it has taken for roots at or above the prefix. Below the prefix it needs no memory:
-every root there is durable at every sink, so whatever arrives is a duplicate. A duplicate of something not yet
-committed becomes durable only together with the first copy.
+Its log remembers the tuples it has taken for roots at or above the prefix. Below the prefix it needs no memory: every
+root there is durable at every sink, so whatever arrives is a duplicate. A duplicate of something not yet committed
+becomes durable only together with the first copy.
 """
 
 from __future__ import annotations
@@ -25,27 +25,25 @@ class SinkLog:
 
     def __init__(self, prefixes: dict[int, int], recovered: Iterable[Mark]) -> None:
         self._prefix = dict(prefixes)
-        self._durable: dict[int, tuple[int, int]] = {}  # lineage -> (split, offset)
-        self._open: dict[int, tuple[int, int]] = {}  # the same, written but not committed
-        for split, offset, lineage in recovered:
-            if offset >= self._prefix.get(split, 0):
-                self._durable[lineage] = (split, offset)
+        self._open: dict[Mark, None] = {}  # written but not committed, in this order
+        self._durable = {mark for mark in recovered if mark[1] >= self._prefix.get(mark[0], 0)}
         self._prune_at = 2 * len(self._durable) + PRUNE_AT_LEAST
 
     def admit(self, split: int, offset: int, lineage: int) -> int:
         """What to do with a tuple: WRITE, or drop it as one or the other DUPLICATE."""
-        if offset < self._prefix.get(split, 0) or lineage in self._durable:
+        mark = (split, offset, lineage)
+        if offset < self._prefix.get(split, 0) or mark in self._durable:
             return DUPLICATE_DURABLE
-        return DUPLICATE_PENDING if lineage in self._open else WRITE
+        return DUPLICATE_PENDING if mark in self._open else WRITE
 
     def wrote(self, split: int, offset: int, lineage: int) -> None:
         """A tuple that was admitted has been written, and waits for the commit."""
-        self._open[lineage] = (split, offset)
+        self._open[split, offset, lineage] = None
 
     @property
     def open_marks(self) -> list[Mark]:
         """What the next commit will hold, in the order of writing."""
-        return [(split, offset, lineage) for lineage, (split, offset) in self._open.items()]
+        return list(self._open)
 
     def committed(self) -> None:
         """All that was written so far is durable."""
@@ -68,9 +66,9 @@ class SinkLog:
 
     def _prune(self) -> None:
         prefix = self._prefix
-        self._durable = {lineage: mark for lineage, mark in self._durable.items() if mark[1] >= prefix.get(mark[0], 0)}
+        self._durable = {mark for mark in self._durable if mark[1] >= prefix.get(mark[0], 0)}
         self._prune_at = 2 * len(self._durable) + PRUNE_AT_LEAST
 
     def validate(self) -> None:
         """Raise AssertionError if the log contradicts itself."""
-        assert not self._open.keys() & self._durable.keys(), "a lineage is both committed and not"
+        assert self._durable.isdisjoint(self._open), "a tuple is both committed and not"
