@@ -39,7 +39,9 @@ class Reader(Protocol):
     """Reads one split. Used by one thread.
 
     A reader that wants to know how far its records are safe has a method ``committed(offset)`` besides: everything
-    below that offset will never be asked for again.
+    below that offset will never be asked for again. One that gets its records from a thread of its own may have
+    ``wake_by(wake)``: it is given a function to call, from any thread, when there is something to poll for; meanwhile
+    its ``ready_ns`` may be far away. A source whose readers wait in ``poll`` is declared with ``kind="blocking"``.
 
     Law: reading from offset *n* gives the records that reading from 0 gave, from *n* on.
     """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import math
 import re
-import time
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ import pytest
 from tailrace.connector import Record, SplitStart
 from tailrace.errors import NotRepeatable, OptionError, TailraceError
 from tailrace.runtime.connectors import at_rate, from_iterable, from_lines
+from tailrace.runtime.connectors.ahead import LATER_NS, MOST
 from tailrace.runtime.connectors.fingerprint import LIMIT, describe, fingerprint, matches
+from tailrace.testing.processes import wait_until
 
 
 def numbers(split: int, splits: int) -> Iterator[int]:
@@ -225,12 +228,91 @@ def test_a_rate_that_goes_on_from_a_checkpoint_does_not_wait_for_what_was_read()
     assert reader.ready_ns == 1_000 + 100_000_000
 
 
-def test_a_generator_that_waits_keeps_nothing_back() -> None:
-    def slow(split: int, splits: int) -> Iterator[int]:
-        for number in range(3):
-            time.sleep(0.002)
+class Gate:
+    """A generator that gives two records, and the others when it is let go on."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.closed = False
+
+    def __call__(self, split: int, splits: int) -> Iterator[int]:
+        try:
+            yield from (0, 1)
+            assert self.open.wait(30)
+            yield 2
+        finally:
+            self.closed = True
+
+
+@pytest.mark.parametrize("make", [from_iterable, lambda values: at_rate(values, 1e6)])
+def test_a_generator_that_waits_keeps_nothing_back_and_nobody_up(make: Callable[[Any], Any]) -> None:
+    gate, woken = Gate(), threading.Event()
+    reader = make(gate).open(SplitStart("0/1"))
+    reader.wake_by(woken.set)
+    assert reader.ready_ns == 0
+    taken = [*reader.poll(256, 0)]
+    wait_until(lambda: bool(taken.extend(reader.poll(256, 10**12)) or len(taken) == 2), 30, "what was given")
+    woken.clear()
+    assert [*reader.poll(256, 10**12)] == [] and reader.ready_ns == LATER_NS and not reader.done
+    gate.open.set()
+    assert woken.wait(30)
+    wait_until(lambda: bool(taken.extend(reader.poll(256, 10**12)) or reader.done), 30, "the end")
+    assert [(record.offset, record.value) for record in taken] == [(0, 0), (1, 1), (2, 2)]
+    reader.close()
+
+
+def test_a_generator_is_read_ahead_as_far_as_there_is_room() -> None:
+    drawn = []
+
+    def values(split: int, splits: int) -> Iterator[int]:
+        for number in range(10 * MOST):
+            drawn.append(number)
             yield number
 
-    reader = from_iterable(slow).open(SplitStart("0/1"))
-    taken = [[record.value for record in reader.poll(256, 0)] for _ in range(4)]
-    assert taken == [[0], [1], [2], []] and reader.done
+    reader = from_iterable(values).open(SplitStart("0/1"))
+    taken = [record.value for record in reader.poll(1, 0)]
+    wait_until(lambda: len(drawn) >= MOST, 30, "a full buffer")
+    assert len(drawn) <= MOST + len(taken) + 1
+    while not reader.done:
+        taken += [record.value for record in reader.poll(100, 0)]
+    assert taken == list(range(10 * MOST))
+
+
+def test_a_generator_that_never_goes_on_is_left_alone() -> None:
+    gate = Gate()
+    reader = from_iterable(gate).open(SplitStart("0/1"))
+    wait_until(lambda: bool(reader.poll(9, 0)), 30, "a record")
+    with pytest.raises(
+        TailraceError, match=r"an iterator still waits for its next record, and is left alone: split=0/1"
+    ):
+        reader.close()
+    gate.open.set()
+    wait_until(lambda: gate.closed, 30, "the end of the generator")
+
+
+def test_what_a_generator_raises_comes_after_what_it_gave() -> None:
+    def values(split: int, splits: int) -> Iterator[int]:
+        yield 1
+        raise ValueError("no more")
+
+    reader = from_iterable(values).open(SplitStart("0/1"))
+    wait_until(lambda: bool(reader.poll(9, 0)), 30, "a record")
+    with pytest.raises(ValueError, match="no more"):
+        wait_until(lambda: bool(reader.poll(9, 0)), 30, "the error")
+
+
+def test_a_generator_that_goes_on_is_checked_where_it_is_read() -> None:
+    def values(split: int, splits: int) -> Iterator[int]:
+        yield from range(5)
+
+    reader = from_iterable(values).open(SplitStart("0/1", 3, fingerprint("two")))
+    with pytest.raises(NotRepeatable, match=r"offset=2 before='two' now=2"):
+        wait_until(lambda: bool(reader.poll(9, 0)), 30, "the error")
+
+
+@pytest.mark.parametrize("values", [range(5), [1], "ab", (1,), itertools.count(), {1: 2}])
+def test_what_lies_in_memory_has_no_thread(values: Any) -> None:
+    before = threading.active_count()
+    reader = from_iterable(lambda split, splits: values).open(SplitStart("0/1"))
+    assert len(reader.poll(1, 0)) == 1 and reader.ready_ns == 0 and threading.active_count() == before
+    reader.close()

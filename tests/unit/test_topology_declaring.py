@@ -11,6 +11,7 @@ import pytest
 
 from tailrace.errors import OptionError, TopologyError
 from tailrace.policy import Local, broadcast, fields, local, shuffle
+from tailrace.runtime.connectors import from_iterable
 from tailrace.topology import (
     Edge,
     Kind,
@@ -274,3 +275,11 @@ def test_a_refused_run_leaves_the_topology_as_it_was(topology: Topology, lines: 
     with pytest.raises(OptionError):
         topology.run()
     lines.map("late", str.upper)
+
+
+def test_a_source_may_say_that_its_readers_wait() -> None:
+    topology = Topology("t")
+    topology.source("s", from_iterable([1]), kind="blocking")
+    assert topology.operator("s").kind is Kind.BLOCKING
+    with pytest.raises(TopologyError, match=r"unknown kind: operator=r kind='waits': did you mean one of 'auto'"):
+        topology.source("r", from_iterable([1]), kind="waits")

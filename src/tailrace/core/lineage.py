@@ -7,7 +7,7 @@ and from there on an affine step keeps different paths apart as well as anything
 
 A sink compares split and offset too, so that two tuples can be taken for one only if they come of one root. For *n*
 tuples of a root the odds are about n²/2⁶⁵: for a thousand of each of 10¹² roots 3% that it happens once, for ten of
-each 3·10⁻⁶. Lineages alone, compared among all that is pending, would clash sooner: N·n/2⁶⁴ for N rows with n pending at a
+each 3·10⁻⁶. Lineages alone, among all that is pending, would clash sooner: N·n/2⁶⁴ for N rows with n pending at a
 time, which is 5% for 10¹² rows and a million pending.
 """
 

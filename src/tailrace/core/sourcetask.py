@@ -332,4 +332,10 @@ class SourceTask(Task):
 
     @property
     def _nothing_to_read(self) -> bool:
-        return self.exhausted or min(reader.ready_ns for _, reader in self._to_read()) > self.clock()
+        now_ns = self.clock()
+        return self.exhausted or not any(_may_give(reader, now_ns) for _, reader in self._to_read())
+
+
+def _may_give(reader: Reader, now_ns: int) -> bool:
+    """One who reads in a thread of its own may have something at any moment, though it has nothing now."""
+    return reader.ready_ns <= now_ns or getattr(reader, "may_follow", False)

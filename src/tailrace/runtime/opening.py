@@ -14,7 +14,7 @@ from tailrace.core.failure import told_by
 from tailrace.core.lawful import check_reader
 from tailrace.core.messages import Position
 from tailrace.core.plan import OperatorPlan, Plan
-from tailrace.errors import Fenced, NotRepeatable, TaskError
+from tailrace.errors import Fenced, NotRepeatable, TailraceError, TaskError
 from tailrace.runtime.current import running
 from tailrace.topology import Role, is_factory
 
@@ -126,6 +126,8 @@ class Opener:
             running.label = label
             try:
                 close()
+            except TailraceError as error:
+                problems.append(f"{label}: {error}")
             except Exception as error:
                 problems.append(f"{label}: close() raised {type(error).__name__}: {error}")
         running.label = ""

@@ -341,7 +341,11 @@ class WorkerProcess:
             if isinstance(task, SourceTask):
                 task.draining = assign.draining
             kinds = {plan.operators[plan.operator_of[member]].operator.kind for member in members}
-            hosts[leader] = TaskHost(task, self, Kind.BLOCKING if Kind.BLOCKING in kinds else min(kinds, key=_rank))
+            host = TaskHost(task, self, Kind.BLOCKING if Kind.BLOCKING in kinds else min(kinds, key=_rank))
+            hosts[leader] = host
+            for reader in bodies.readers.values():
+                if hasattr(reader, "wake_by"):
+                    reader.wake_by(host.look_again)
         shared = self._shared = Runner("shared", self.runner_failed, self.isolate)
         self.pools = Pools(self, plan, setup.job_id, hosts, around.queues, shared, self._new_runner)
         self._hosts = hosts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ Hook = Callable[[str], None]
 _CHANGES = ("open", "write", "fsync", "rename", "replace", "link", "mkdir", "unlink", "remove", "rmdir")
 _LOOKS = ("listdir", "scandir", "stat")
 _FAR_FUTURE_NS = 1 << 62
+_PATIENCE_S = 10.0  # with a reader that gives nothing
+_PAUSE_S = 0.0002  # after a poll that was empty
 _BATCHES = ((0, 1), (2,), (3, 4))  # offsets of the rows of each commit
 _FORGET = {"split": 2}  # after the second commit, everything in the first is forgotten
 _ROWS = [offset for batch in _BATCHES for offset in batch]
@@ -40,7 +43,9 @@ class Crash(BaseException):
 def check_source(source: Source, *, tasks: int = 2, limit: int = 3, most: int = 1000) -> list[Record]:
     """Law: reading from offset *n* gives the records that reading from 0 gave, from *n* on.
 
-    Reads up to ``most`` records a split, from every offset. Returns the records of all splits, read from 0.
+    Polls may be empty, and ``ready_ns`` may lie in the future: what is read by it must be the same as what is read by a
+    clock that is far ahead. Reads up to ``most`` records a split, from every offset. Returns the records of all splits,
+    read from 0.
     """
     names = list(source.splits(tasks))
     assert names == list(source.splits(tasks)), f"names of splits are not stable: splits={names}"
@@ -50,7 +55,10 @@ def check_source(source: Source, *, tasks: int = 2, limit: int = 3, most: int = 
     for name in names:
         whole = _read(source, SplitStart(name), limit, most)
         offsets = [record.offset for record in whole]
+        assert all(type(offset) is int and offset >= 0 for offset in offsets), f"not offsets: {offsets}"
         assert all(a < b for a, b in pairwise(offsets)), f"offsets do not rise: {offsets}"
+        paced = _read(source, SplitStart(name), limit, most, paced=True)
+        assert _plain(paced) == _plain(whole), f"records differ when they are asked for at ready_ns: split={name}"
         for n in range(len(whole)):
             last = whole[n - 1] if n else None
             mark = None if last is None else fingerprint(last.value)
@@ -61,15 +69,21 @@ def check_source(source: Source, *, tasks: int = 2, limit: int = 3, most: int = 
     return records
 
 
-def _read(source: Source, start: SplitStart, limit: int, most: int) -> list[Record]:
+def _read(source: Source, start: SplitStart, limit: int, most: int, paced: bool = False) -> list[Record]:
     reader = source.open(start)
     records: list[Record] = []
     now_ns = 0
+    given = time.monotonic()
     while not reader.done and len(records) < most:
         batch = reader.poll(min(limit, most - len(records)), now_ns)
         assert len(batch) <= limit, f"poll gave too much: limit={limit} records={len(batch)}"
         records += batch
-        now_ns = _FAR_FUTURE_NS
+        now_ns = max(now_ns, reader.ready_ns) if paced else _FAR_FUTURE_NS
+        if batch:
+            given = time.monotonic()
+        else:
+            assert time.monotonic() < given + _PATIENCE_S, f"reader gives nothing and is not done: split={start.split}"
+            time.sleep(_PAUSE_S)
     reader.close()
     return records
 

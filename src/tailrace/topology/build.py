@@ -12,7 +12,7 @@ from tailrace.errors import TailraceError, TopologyError, shorten
 from tailrace.policy.grouping import Grouping
 from tailrace.policy.shuffle import shuffle
 from tailrace.topology import checks, drawing, validation
-from tailrace.topology.graph import Edge, Operator, Port, Role
+from tailrace.topology.graph import Edge, Kind, Operator, Port, Role
 from tailrace.topology.shipping import check_shippable
 from tailrace.topology.stream import Output, Stream
 
@@ -37,11 +37,12 @@ class Topology:
         self._edges: list[Edge] = []
         self._frozen = False
 
-    def source(self, name: str, source: Any, *, tasks: int = 1) -> Stream:
-        """Declare where tuples come from."""
+    def source(self, name: str, source: Any, *, tasks: int = 1, kind: str = "auto") -> Stream:
+        """Declare where tuples come from. ``kind="blocking"``: readers wait in ``poll``, so each task gets a thread."""
         self.check_new(name)
         checks.check_source(name, source)
-        operator = Operator(name, Role.SOURCE, source, checks.check_positive(name, "tasks", tasks))
+        how = checks.check_choice(name, "kind", Kind, kind)
+        operator = Operator(name, Role.SOURCE, source, checks.check_positive(name, "tasks", tasks), kind=how)
         check_shippable(name, "source", source)
         return self.add(operator, (), shuffle())
 

@@ -14,9 +14,9 @@ from functools import partial
 from itertools import count, islice, repeat
 from typing import Any
 
-from tailrace.clock import system_clock
 from tailrace.connector import Record, SplitStart
 from tailrace.errors import NotRepeatable, OptionError, shorten
+from tailrace.runtime.connectors.ahead import LATER_NS, InMemory, Values, values_of
 from tailrace.runtime.connectors.fingerprint import describe, matches
 
 Splitter = Callable[[int, int], Iterable[Any]]
@@ -24,8 +24,6 @@ Splitter = Callable[[int, int], Iterable[Any]]
 _SLICED = (list, tuple, range, str, bytes)
 _record: Callable[[Iterable[Any]], Record] = partial(tuple.__new__, Record)  # half the cost of calling Record
 _END = object()
-_IN_MEMORY: tuple[type[Any], ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
-_QUICKLY_NS = 500_000  # about as long as a task works before what it has sent leaves
 
 
 @dataclass(frozen=True)
@@ -45,52 +43,37 @@ class IterableSource:
 class IterableReader:
     """Gives what is left of an iterator, as fast as it is asked for."""
 
-    def __init__(self, values: Iterator[Any], offset: int) -> None:
+    def __init__(self, values: Values, offset: int) -> None:
         self._values = values
         self._next = offset
-        self._done = False
+        self.wake_by = values.wake_by
+        self.close = values.close
 
     def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
-        values, self._done = pull(self._values, limit)
+        values = self._values.take(limit)
         records = list(map(_record, zip(count(self._next), repeat(0), values, strict=False)))
         self._next += len(records)
         return records
 
     @property
     def ready_ns(self) -> int:
-        return 0
+        return LATER_NS if self._values.waits else 0
+
+    @property
+    def may_follow(self) -> bool:
+        return self._values.may_follow
 
     @property
     def done(self) -> bool:
-        return self._done
-
-    def close(self) -> None:
-        close_iterator(self._values)
-
-
-def pull(values: Iterator[Any], limit: int) -> tuple[list[Any], bool]:
-    """Up to ``limit`` values, and whether the iterator has ended.
-
-    What lies in memory is taken at once. Of anything else only what comes quickly: a generator that waits for its
-    records must not keep back those it has given.
-    """
-    if isinstance(values, _IN_MEMORY):
-        taken = list(islice(values, limit))
-        return taken, len(taken) < limit
-    taken = []
-    deadline_ns = system_clock() + _QUICKLY_NS
-    for value in values:
-        taken.append(value)
-        if len(taken) >= limit or system_clock() >= deadline_ns:
-            return taken, False
-    return taken, True
+        return self._values.ended
 
 
 def from_iterable(values: Splitter | Sequence[Any]) -> IterableSource:
     """Read ``values(split, splits)``, a repeatable iterable per split, or a list, tuple or range.
 
     There are as many splits as source tasks. Repeatable means that a second call with the same numbers gives the
-    same records in the same order; after a crash this is checked where it can be.
+    same records in the same order; after a crash this is checked where it can be. A generator may wait for its
+    records: it is read in a thread of its own.
     """
     check_splitter(values, "from_iterable")
     return IterableSource(values)
@@ -131,28 +114,24 @@ def split_numbers(name: str) -> tuple[int, int]:
     raise OptionError(f"not the name of a split: split={name!r}, was the checkpoint written by another source?")
 
 
-def resume(values: Splitter | Sequence[Any], start: SplitStart) -> Iterator[Any]:
-    """An iterator at ``start.offset``, after checking that what lies before it is still the same."""
+def resume(values: Splitter | Sequence[Any], start: SplitStart) -> Values:
+    """The values from ``start.offset`` on, after checking that what lies before it is still the same.
+
+    An iterator that may wait is checked by the thread that reads it: others wait until all sources are open.
+    """
     index, splits = split_numbers(start.split)
     part = values(index, splits) if callable(values) else values[index::splits]
-    if start.offset == 0:
-        return _iterator(part)
-    if isinstance(part, _SLICED):
-        before, rest = part[start.offset - 1 : start.offset], iter(part[start.offset :])
-        last = before[0] if before else _END
-    else:
-        rest = _iterator(part)
-        deque(islice(rest, start.offset - 1), maxlen=0)
-        last = next(rest, _END)
-    _check_repeatable(start, last)
-    return rest
+    if start.offset and isinstance(part, _SLICED):
+        before = part[start.offset - 1 : start.offset]
+        _check_repeatable(start, before[0] if before else _END)
+        return InMemory(iter(part[start.offset :]))
+    return values_of(_iterator(part), start.split, partial(_skip, start))
 
 
-def close_iterator(values: Iterator[Any]) -> None:
-    """Run the ``finally`` of a generator now rather than whenever it is collected."""
-    close = getattr(values, "close", None)
-    if close is not None:
-        close()
+def _skip(start: SplitStart, values: Iterator[Any]) -> None:
+    if start.offset:
+        deque(islice(values, start.offset - 1), maxlen=0)
+        _check_repeatable(start, next(values, _END))
 
 
 def _iterator(part: Any) -> Iterator[Any]:

@@ -6,7 +6,7 @@ keeps these times, so the wait that a crash caused shows up in the latencies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,10 @@ from tailrace.clock import SECOND_NS
 from tailrace.connector import Record, SplitStart
 from tailrace.errors import OptionError, shorten
 from tailrace.policy.numbers import is_number
+from tailrace.runtime.connectors.ahead import LATER_NS, Values
 from tailrace.runtime.connectors.iterable import (
     Splitter,
     check_splitter,
-    close_iterator,
-    pull,
     resume,
     split_names,
     split_numbers,
@@ -43,14 +42,15 @@ class RateSource:
 class RateReader:
     """Gives the records of a split once they are due."""
 
-    def __init__(self, values: Iterator[Any], start: SplitStart, per_second: float) -> None:
+    def __init__(self, values: Values, start: SplitStart, per_second: float) -> None:
         self._values = values
         self._next = start.offset
         self._index, self._splits = split_numbers(start.split)
         self._period_ns = SECOND_NS / per_second
         self._elapsed_ns = start.elapsed_ns
         self._began_ns: int | None = None  # a reader has no clock: it learns the time at its first poll
-        self._done = False
+        self.wake_by = values.wake_by
+        self.close = values.close
 
     def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
         if self._began_ns is None:
@@ -63,20 +63,23 @@ class RateReader:
         wanted = min(limit, self._due_before(now_ns) - first)
         if wanted <= 0:
             return ()
-        values, self._done = pull(self._values, wanted)
+        values = self._values.take(wanted)
         self._next += len(values)
         return [Record(offset, due_ns(offset), value) for offset, value in enumerate(values, first)]
 
     @property
     def ready_ns(self) -> int:
+        if self._values.waits:
+            return LATER_NS
         return 0 if self._began_ns is None else self._due_ns(self._next)
 
     @property
-    def done(self) -> bool:
-        return self._done
+    def may_follow(self) -> bool:
+        return self._values.waits and self._values.may_follow
 
-    def close(self) -> None:
-        close_iterator(self._values)
+    @property
+    def done(self) -> bool:
+        return self._values.ended
 
     def _due_ns(self, offset: int) -> int:
         assert self._began_ns is not None
