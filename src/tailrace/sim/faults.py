@@ -73,7 +73,7 @@ class Outcome:
     hedges_won: int
     unrun: int  # tuples that were cancelled
     long_calls: int
-    cut: int  # connections between workers that both lived
+    cut: int  # frames and dials that did not get through
     waited: int  # events that waited for a busy coordinator
     pauses: int  # of the driver
     long_writes: int  # of the checkpoint
@@ -371,7 +371,7 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
         sum(counted.hedges_won for counted in counters),
         sum(counted.unrun + counted.unrun_hedges for counted in counters),
         cluster.wires.long_calls,
-        cluster.wires.lost,
+        cluster.wires.blocked,
         cluster.driver.waited,
         cluster.driver.pauses,
         cluster.driver.long_writes,
