@@ -165,6 +165,7 @@ def lbf_work(age_floor_ms: float = AGE_FLOOR_MS, age_drains: float = AGE_DRAINS)
         )
     if not is_number(age_drains) or age_drains < 0:
         raise OptionError(
-            f"not how often all that waits could be sent: age_drains={shorten(age_drains)}: did you mean {AGE_DRAINS:g}, or 0?"
+            f"not how often all that waits could be sent: age_drains={shorten(age_drains)}: "
+            f"did you mean {AGE_DRAINS:g}, or 0?"
         )
     return LargestWorkFirst(round(age_floor_ms * MILLISECOND_NS), age_drains)
