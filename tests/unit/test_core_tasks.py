@@ -369,6 +369,18 @@ def test_a_drain_goes_on_through_empty_polls_to_the_end_of_a_split() -> None:
     assert kit.task.read(3) == 2 and kit.task.exhausted
 
 
+def test_pending_counts_what_is_not_durable_and_nothing_behind_it() -> None:
+    kit = SourceKit()
+    kit.task.handle(Recover())
+    kit.task.read(3)
+    (lane,) = kit.task.lanes
+    for emission, *_, ack, _, _ in lane.take()[1:]:  # the first holds the prefix back
+        kit.task.apply({emission: ack}, {}, {})
+    kit.task.show()
+    assert kit.task.counters[0].pending == 1 and kit.task.ledger.pending == 3
+    kit.task.ledger.validate()
+
+
 def test_a_source_says_how_far_it_has_read() -> None:
     kit = SourceKit()
     kit.task.handle(Recover())

@@ -88,6 +88,7 @@ class Ledger:
         self._below: dict[int, Any] = {}  # the newest value below each prefix, for the check of repeatability
         self._pending = 0  # roots above the prefixes
         self._span = 0  # roots above the committed prefixes
+        self.not_durable = 0  # roots that are not, above the prefixes
         self._uncommitted: dict[int, deque[int]] = {split: deque() for split in starts}  # offsets below, not committed
         self._slowest_ns = 0
         self._strikes = 0  # of the backstop, since nothing was late
@@ -124,6 +125,7 @@ class Ledger:
         self._spans[split].append(root)
         self._pending += 1
         self._span += 1
+        self.not_durable += 1
         return root
 
     def emit(self, root: Root, now_ns: int) -> int:
@@ -221,6 +223,7 @@ class Ledger:
             return
         self._complete(root, now_ns)  # a fold may bring the durable mark before the complete one
         root.durable = True
+        self.not_durable -= 1
         self.durable_latency.record(max(0, now_ns - root.due_ns))
         for emission in root.emissions:
             del self._live[emission]
@@ -316,6 +319,7 @@ class Ledger:
         assert self._pending == len(roots) <= self._span, (self._pending, self._span)
         assert self._span <= self._limits.max_pending, f"span is not bounded: {self._span} roots"
         assert all(self._committed[split] <= offset for split, offset in self._prefix.items())
+        assert self.not_durable == sum(not root.durable for root in roots)
         live = {emission for root in roots if not root.durable for emission in root.emissions}
         assert live == set(self._live), "registers and pending roots disagree"
         for split, span in self._spans.items():

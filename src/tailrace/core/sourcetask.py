@@ -269,7 +269,7 @@ class SourceTask(Task):
     def show(self) -> None:
         super().show()
         counters, ledger = self.wiring.counters, self.ledger
-        counters.pending = ledger.pending
+        counters.pending = ledger.not_durable
         counters.reemitted = ledger.reemitted
         counters.complete = ledger.complete_latency
         counters.durable_latency = ledger.durable_latency
