@@ -46,6 +46,17 @@ def test_nothing_is_left_where_no_thread_can_be_started(monkeypatch: pytest.Monk
     assert Process.last.killed
 
 
+def test_a_process_that_is_given_up_without_a_thread_to_wait_is_killed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    host, process = SubprocessHost(), Process([], env={})
+    host._processes[0, 1] = process  # type: ignore[assignment]
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    host.abandon(0, 1)
+    assert process.killed
+
+
 def test_a_search_path_may_hold_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "path", [tmp_path / "mine", "", "/usr/lib"])
     monkeypatch.setattr(subprocess, "Popen", Process)

@@ -86,8 +86,11 @@ class SubprocessHost:
         if process is not None:
             timer = threading.Timer(ZOMBIE_S, process.kill)
             timer.daemon = True
-            timer.start()
-            self._timers.append(timer)
+            try:
+                timer.start()
+                self._timers.append(timer)
+            except RuntimeError:  # no threads left
+                process.kill()
 
     def close(self) -> None:
         for timer in self._timers:
