@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import Any
 
 from tailrace.runtime.coordinator import LOOPBACK
 from tailrace.runtime.host import SubprocessHost
+from tailrace.runtime.needs import check_workers, free_bytes, process_limit
 from tailrace.runtime.options import RunOptions
 from tailrace.runtime.run import Run
 from tailrace.topology import Topology
@@ -14,7 +17,11 @@ from tailrace.topology import Topology
 def launch(topology: Topology, spark: Any, **options: Any) -> Run:
     """Run on a Spark session's executors, or without one in subprocesses on this machine."""
     if spark is None:
-        return Run(topology, RunOptions.of(options), SubprocessHost(), LOOPBACK)
+        chosen = RunOptions.of(options)
+        warning = check_workers(chosen.workers, os.cpu_count() or 1, free_bytes(), process_limit())
+        if warning is not None:
+            logging.getLogger("tailrace").warning("%s", warning)
+        return Run(topology, chosen, SubprocessHost(), LOOPBACK)
     from tailrace.spark.run import launch_on_spark
 
     return launch_on_spark(topology, spark, options)

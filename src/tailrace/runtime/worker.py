@@ -42,6 +42,7 @@ from tailrace.runtime.dialing import Dialer
 from tailrace.runtime.door import Door
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.logs import LogBuffer, captured
+from tailrace.runtime.needs import file_limit, free_shared_bytes, links_of, why_no_rings
 from tailrace.runtime.nodelinks import NodeLinks
 from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.opening import Opener
@@ -311,6 +312,10 @@ class WorkerProcess:
         plan: Plan = pickle.loads(setup.plan)
         options: RunOptions = setup.options
         self._plan = plan
+        why = why_no_rings(links_of(plan, self.worker), file_limit(), free_shared_bytes())
+        if why is not None and self._dialer.rings_of is not None:
+            self._dialer.rings_of = None
+            self._say_no_ring(why)
         first = {home: task for task, home in reversed(list(enumerate(plan.home)))}
         self._others = [task for home, task in sorted(first.items()) if home != self.worker]
         job = setup.job_id, setup.elapsed_ns, setup.first_epoch
