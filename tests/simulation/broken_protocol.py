@@ -123,6 +123,7 @@ def prefix_is_newest() -> Patch:
             self._below[split] = root.value
             if not root.durable:
                 root.durable = True
+                self.not_durable -= 1
                 for emission in root.emissions:
                     del self._live[emission]
 
