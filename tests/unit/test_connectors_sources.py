@@ -162,6 +162,11 @@ def test_no_file_is_an_error_on_the_driver(tmp_path: Path) -> None:
         from_lines(tmp_path).splits(1)
 
 
+def test_a_pattern_that_no_file_system_can_spell_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"not a name of files: glob=.*, is there half a character in it"):
+        from_lines("\ud800*.txt")
+
+
 def test_files_are_sorted_absolute_and_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("b.txt", "a.txt", ".hidden.txt"):
         (tmp_path / name).write_text("x\n")

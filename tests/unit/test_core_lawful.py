@@ -115,6 +115,17 @@ def test_what_is_no_list_of_records_is_named(given: Any) -> None:
     )
 
 
+def test_a_poll_gives_no_more_than_was_asked_for() -> None:
+    """More would not fit into the span that a successor has to read again."""
+    assert source_task(0, records(0, 1)).read(2) == 2
+    with pytest.raises(TailraceError) as caught:
+        source_task(0, records(0, 1, 2)).read(2)
+    assert str(caught.value) == (
+        "poll() returned more records than were asked for: source=s split=a records=3 limit=2, "
+        "does it keep the rest for the next call?"
+    )
+
+
 def test_a_reader_without_its_attributes_is_named() -> None:
     class OnlyPolls:
         poll = None

@@ -46,13 +46,19 @@ def check_reader(source: str, split: str, reader: Any) -> None:
         )
 
 
-def checked(source: str, split: str, records: Any) -> Sequence[Record]:
-    """What ``poll`` returned, if it is records with integers for offsets. Whether they increase shows as they are read.
+def checked(source: str, split: str, records: Any, limit: int) -> Sequence[Record]:
+    """What ``poll`` returned, if it is at most ``limit`` records with integers for offsets. Whether they increase shows
+    as they are read.
 
     It is on the path of every record, so it looks at all types at once.
     """
     if not isinstance(records, Sequence) or isinstance(records, str | bytes):
         raise _not_records(source, split, records)
+    if len(records) > limit:
+        raise TailraceError(
+            f"poll() returned more records than were asked for: source={source} split={split} records={len(records)} "
+            f"limit={limit}, does it keep the rest for the next call?"
+        )
     if records:
         for kind in set(map(type, records)):
             if not issubclass(kind, tuple):

@@ -145,7 +145,7 @@ class SourceTask(Task):
     def _poll(self, split: int, reader: Reader, limit: int, now_ns: int) -> Sequence[Record]:
         name = self.plan.splits[split].name
         try:
-            return checked(self.wiring.operator, name, reader.poll(limit, now_ns))
+            return checked(self.wiring.operator, name, reader.poll(limit, now_ns), limit)
         except TailraceError:
             raise
         except CAUGHT as error:

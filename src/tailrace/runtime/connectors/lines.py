@@ -7,6 +7,7 @@ file positions are those of the decompressed bytes.
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,6 +102,10 @@ def from_lines(pattern: str | Path) -> LinesSource:
     text = str(pattern)
     if not text:
         raise OptionError("pattern is empty: glob='', did you mean '*'?")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise OptionError(f"not a name of files: glob={shorten(text)}, is there half a character in it?") from None
     path = Path(text).expanduser()
     return LinesSource(str(path.absolute() if has_magic(text) else path.resolve()))
 
