@@ -18,7 +18,8 @@ def launch(topology: Topology, spark: Any, **options: Any) -> Run:
     """Run on a Spark session's executors, or without one in subprocesses on this machine."""
     if spark is None:
         chosen = RunOptions.of(options)
-        warning = check_workers(chosen.workers, os.cpu_count() or 1, free_bytes(), process_limit())
+        cores = os.cpu_count() or 1
+        warning = check_workers(chosen.workers, cores, free_bytes(), process_limit(), chosen.start_timeout_s)
         if warning is not None:
             logging.getLogger("tailrace").warning("%s", warning)
         return Run(topology, chosen, SubprocessHost(), LOOPBACK)

@@ -25,13 +25,16 @@ WORKER_BYTES = 40 << 20  # what a worker takes that does nothing
 WORKER_THREADS = 16
 UNWISE = 16
 """Workers for each core from which on they only get into each other's way."""
+START_S = 0.25
+"""Processor time that it takes at least to start a worker: its interpreter, and what that imports."""
 
 ENOUGH = "one for each core is enough, is `tasks=` meant?"
 SHARED_MEMORY = Path("/dev/shm")
 CGROUPS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
+"""Folder, limit, use, and what of the use is a cache of files that goes when memory is wanted."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +97,9 @@ def why_no_rings(links: Links, files: int, free_bytes: int | None) -> str | None
         )
     needed = OWN_FILES + RING_FILES * links.count
     if needed > files:
-        return f"too few files for so many rings: {numbers} needed={needed} limit={files}"
+        return f"too few files for so many rings: {numbers} needed={needed} limit={files}; can `ulimit -Hn` be raised?"
     if free_bytes is not None and links.ring_bytes > free_bytes:
-        return f"too little memory for so many rings: {numbers} bytes={links.ring_bytes} free={free_bytes}"
+        return f"too little memory for so many rings: {numbers} bytes={links.ring_bytes} free={free_bytes}; is it full?"
     return None
 
 
@@ -113,16 +116,25 @@ def free_shared_bytes() -> int | None:
         found.append(status.f_bavail * status.f_frsize)
     except OSError:
         pass
-    for most, used in CGROUPS:
+    for folder, limit, use, cached in CGROUPS:
         try:
-            found.append(int(Path(most).read_text()) - int(Path(used).read_text()))
+            found.append(free_of_cgroup(Path(folder), limit, use, cached))
         except (OSError, ValueError):  # there is none, or no limit
             continue
     return min(found, default=None)
 
 
-def check_workers(workers: int, cores: int, free_bytes: int | None, processes: int) -> str | None:
-    """Refuse workers that this machine cannot hold. Returns a warning if they are only unwise."""
+def free_of_cgroup(folder: Path, limit: str, use: str, cached: str) -> int:
+    """What a group of processes may still take. A container that has read many files is not full of them."""
+    stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    used = int((folder / use).read_text()) - int(stat.get(cached, 0))
+    return int((folder / limit).read_text()) - used
+
+
+def check_workers(
+    workers: int, cores: int, free_bytes: int | None, processes: int, start_timeout_s: float
+) -> str | None:
+    """Refuse workers that this machine cannot hold, or start. Returns a warning if they are only unwise."""
     megabytes = workers * WORKER_BYTES >> 20
     if free_bytes is not None and megabytes > free_bytes >> 20:
         raise OptionError(
@@ -134,6 +146,12 @@ def check_workers(workers: int, cores: int, free_bytes: int | None, processes: i
         raise OptionError(
             f"too many workers for the processes and threads that a user may have: workers={workers} "
             f"needed={needed} limit={processes}; {ENOUGH}"
+        )
+    start_s = workers * START_S / cores
+    if start_s > start_timeout_s:
+        raise OptionError(
+            f"too many workers for the cores of this machine: workers={workers} cores={cores} start={start_s:.0f} s "
+            f"start_timeout_s={start_timeout_s:g}; {ENOUGH}"
         )
     if workers > UNWISE * cores:
         return f"many workers for few cores: workers={workers} cores={cores}; {ENOUGH}"
