@@ -6,7 +6,8 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -14,10 +15,20 @@ import tailrace as tr
 from tailrace.clock import system_clock
 from tailrace.core.ledger import Root
 from tailrace.core.plan import Plan, make_plan
+from tailrace.core.stage import Lineages
 from tailrace.errors import OptionError
 from tailrace.metrics.recording import file_name, read_recorded
 from tailrace.policy.hashing import stable_hash
-from tailrace.runtime.recorder import Recorder, StampedQueue, check_folder, content_hash, describe, key_hash
+from tailrace.runtime.recorder import (
+    Recorder,
+    StampedQueue,
+    _RecordedStage,
+    check_folder,
+    content_hash,
+    describe,
+    key_hash,
+)
+from tailrace.testing import ManualClock
 
 
 def plan() -> Plan:
@@ -102,3 +113,19 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OptionError, match=r"^not a folder: record="):
         check_folder(tmp_path / "file")
+
+
+@pytest.mark.parametrize("values", [["a"], ["a", "b"]])
+def test_what_a_sink_holds_during_a_commit_is_logged_all_the_same(values: list[str]) -> None:
+    """It has not been measured when the stage returns."""
+
+    class Holds:
+        def run(self, emission: int, split: int, offset: int, values: list[Any], lineages: Lineages) -> int:
+            return 7
+
+    logged: list[Any] = []
+    log = SimpleNamespace(add=logged.append)
+    stage = _RecordedStage(Holds(), [99], ManualClock(5), None, len, cast(Any, log))
+    lineages = list(range(len(values)))
+    assert stage.run(1, 0, 0, values, lineages) == 7
+    assert logged == [(1, lineage, 1, 0, 5, 0) for lineage in lineages]

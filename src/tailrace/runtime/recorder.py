@@ -206,7 +206,11 @@ class _RootLog:
 
 
 class _RecordedStage:
-    """A stage, and a log of what it runs. ``leads`` is its task, if the stage leads the unit."""
+    """A stage, and a log of what it runs. ``leads`` is its task, if the stage leads the unit.
+
+    A sink that is committing holds what comes, and has not measured it when ``run`` returns: that is logged as taking
+    no time.
+    """
 
     def __init__(
         self,
@@ -230,14 +234,15 @@ class _RecordedStage:
         received_ns = 0 if self._leads is None else _received_ns(self._leads)
         if len(values) == 1:
             key = self._key_of(values[0])
-            begun_ns = self._clock()
+            before, begun_ns = len(durations), self._clock()
             ids = self._run(emission, split, offset, values, lineages)
-            self._add((emission, lineages[0], key, received_ns, begun_ns, durations[-1]))
+            duration_ns = durations[-1] if len(durations) > before else 0
+            self._add((emission, lineages[0], key, received_ns, begun_ns, duration_ns))
             return ids
         keys = list(map(self._key_of, values))
         before, begun_ns = len(durations), self._clock()
         ids = self._run(emission, split, offset, values, lineages)
-        lasted = durations[before:]
+        lasted = durations[before:] or [0] * len(values)
         between_ns = max(0, self._clock() - begun_ns - sum(lasted)) // len(values)
         for lineage, key, duration_ns in zip(lineages, keys, lasted, strict=True):
             self._add((emission, lineage, key, received_ns, begun_ns, duration_ns))

@@ -139,7 +139,9 @@ class Run:
         self._ended.wait()
         if self._server.error is error:  # and it has not ended by itself meanwhile
             self._see_error()
-            logger.warning("%s", self._what_was_left(why))
+            last = self.lastProgress
+            if last is None or last["pending"]:
+                logger.warning("%s", self._what_was_left(why))
 
     def _what_was_left(self, why: str) -> str:
         fate = "are lost, as there is no checkpoint" if self._options.checkpoint is None else "wait for the next run"
