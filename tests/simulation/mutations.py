@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import broken_gates as gates
 import broken_links as links
 import broken_protocol as protocol
 import broken_room as room
@@ -200,6 +201,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("acks wait for the end of a commit", room.durable_when_begun, AHEAD),
     Mutation("what comes during a commit is not of it", room.written_during_a_commit, f"{AHEAD}|{STUCK}|lost"),
     Mutation("what came during a commit waits for the next", room.durable_when_held, AHEAD),
+    Mutation("full lanes hold their task back", gates.full_lanes_hold_nobody_back, "lane is not bounded", first=10),
+    Mutation("links are read again when there is room", gates.links_stay_paused, STUCK),
+    Mutation("who is held back looks for room again", gates.room_is_not_looked_for, STUCK, first=220),
+    Mutation("feedback does not wait behind bundles", gates.notes_behind_bundles, STUCK, first=130),
+    Mutation("who is held back hears feedback", gates.held_back_hear_no_notes, STUCK, first=40),
+    Mutation("acks do not wait behind bundles, nor tasks for acks to leave", gates.acks_behind_bundles, STUCK),
+    Mutation("who is held back takes acks, and no task waits for them", gates.held_back_take_no_acks, STUCK),
     Mutation("children are told together with their bundle", techniques.children_told_at_once, AHEAD),
 )
 

@@ -62,6 +62,8 @@ def test_every_seed_keeps_the_promises(outcomes: list[Outcome]) -> None:
         "changed_plans",
         "long_commits",
         "on_driver",
+        "held_back",
+        "paused",
     ],
 )
 def test_every_shape_met_every_fault(outcomes: list[Outcome], shape: str, what: str) -> None:

@@ -39,6 +39,7 @@ from tailrace.sim.nemesis import MAX_DEATHS
 from tailrace.sim.nodequeue import NodeQueue
 from tailrace.sim.polls import READY, Polls
 from tailrace.sim.process import Link, SimWorker
+from tailrace.sim.room import Bounds
 from tailrace.sim.store import Store
 from tailrace.sim.wires import NO_FAULTS, LinkFaults, Wires
 from tailrace.topology import Role
@@ -143,6 +144,7 @@ class Cluster:
         self.stored_epoch = 1
         self.tail = tail
         self.commits = SlowCommits(None)
+        self.bounds: Bounds | None = None  # of queues, lanes and links; None: there is always room
         self.wires = Wires(self, link_faults, link_rng or Random(0))
         self.driver = Driver(self, hardship, driver_rng or Random(0))
         self.first_epoch = self.stored_epoch  # of the run, which begins again when the coordinator does
@@ -296,6 +298,8 @@ class Cluster:
                 self.tally.doubled += 1
             if self.rng.random() < self.network.delayed:
                 late = self.rng.randrange(1, 80) * MS
+        if self.bounds is not None:
+            self.bounds.under_way[link, to_epoch] += copies
         process = self.by_epoch[to_epoch]
         receive = partial(process.receive, link, to_epoch, number, receiver, payload)
         arrive = process.guarded(partial(self.arrive, link, process.worker, receive))

@@ -29,6 +29,7 @@ from tailrace.sim.eager import Eager
 from tailrace.sim.nemesis import Nemesis
 from tailrace.sim.polls import polls_of
 from tailrace.sim.process import Link, SimWorker
+from tailrace.sim.room import Bounds, room_of
 from tailrace.sim.shapes import SHAPES, Case, Row, case_of
 from tailrace.sim.sinkfaults import OtherRun, bring_about, sink_faults_of
 from tailrace.sim.wires import link_faults_of
@@ -81,6 +82,8 @@ class Outcome:
     changed_plans: int  # restarts with another number of sink tasks
     long_commits: int
     on_driver: int  # 1 if sinks ended on the driver, where another run used them too
+    held_back: int  # tasks, for want of room at others
+    paused: int  # times that the links to a task were not read, because its queue was full
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,8 @@ class Watch:
             self._drains(process, task)
         for sink in task.sinks:
             sink.log.validate()
+        if process.gates is not None:
+            process.gates.validate(task)
         for line in task.lines.values():
             if len(line.line) >= self._scenario.line_limit + AT_ONCE:
                 raise SimulationFailure(f"line is not bounded: {len(line.line)} tuples held at {task.label}")
@@ -218,6 +223,7 @@ class Watch:
                 again
                 or not process.alive
                 or process.stopped_until_ns > heard_ns
+                or self._somebody_waited_since(heard_ns)
                 or self._may_stand_in_line(process, task)
             ):
                 return
@@ -226,6 +232,11 @@ class Watch:
                     raise SimulationFailure(f"recovery passed over offset {root.offset} of split {root.split}")
 
         engine.after(REEMIT_NS, look)
+
+    def _somebody_waited_since(self, heard_ns: int) -> bool:
+        """A source that is held back emits later."""
+        bounds = self._cluster.bounds
+        return bounds is not None and bounds.waited_until_ns >= heard_ns
 
     def _no_more_recoveries_than_losses(self, coordinator: Coordinator) -> None:
         """A death is one recovery, however late and often its links are found broken.
@@ -324,6 +335,8 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
     polls = polls_of(seed, scenario.drain_after_ns > 0)
     cluster = Cluster(plan, rng, scenario.network, *limits, scenario.crashes, scenario.tail, *links, *driver, polls)
     cluster.commits = SlowCommits(seed)
+    room = room_of(seed)
+    bounds = cluster.bounds = None if room is None else Bounds(cluster, room, seed)
     watch = Watch(cluster, scenario)
     nemesis = Nemesis(cluster, seed)
     sink_faults = sink_faults_of(seed)
@@ -379,6 +392,8 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
         cluster.tally.changed_plans,
         cluster.commits.count,
         int(sink_faults.on_driver),
+        0 if bounds is None else bounds.held_back,
+        0 if bounds is None else bounds.pauses,
     )
 
 

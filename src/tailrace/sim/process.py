@@ -38,6 +38,7 @@ from tailrace.errors import Fenced
 from tailrace.policy.tail import NODE
 from tailrace.sim.nodequeue import NodeQueue
 from tailrace.sim.polls import READY, FitfulReader
+from tailrace.sim.room import Frame, Gates, Way
 from tailrace.sim.scheduled import SimSendLoop
 from tailrace.sim.shapes import MACHINE
 from tailrace.sim.store import DriverWriter, StoreWriter
@@ -88,6 +89,7 @@ class SimWorker:
         self.send_loop = SimSendLoop(self)
         self.threads = Threads(self)
         self.links = SimLinks(self)
+        self.gates = None if cluster.bounds is None else Gates(self, cluster.bounds)
 
     # -- being alive
 
@@ -304,7 +306,7 @@ class SimWorker:
 
         def work() -> None:
             for _ in range(rng.randrange(1, 4)):
-                if task.line_full:
+                if self.held_back(task):
                     return  # what it has made must leave first
                 if task.receiving is not None and rng.random() < LOOKED_UP:
                     task.receiving.look_up()
@@ -313,14 +315,20 @@ class SimWorker:
                 if task.runnable:
                     task.run(0)
                 elif isinstance(task, SourceTask) and ready(task):
-                    task.read(rng.randrange(1, 5))
+                    most = 4 if self.gates is None else self.gates.room.lane
+                    task.read(min(most, rng.randrange(1, 5)))
 
         self.on_task(task, work)
         if task.told:
             self.wake_all(task.told)
             task.told.clear()
-        if not task.line_full and (task.runnable or wants_time(task)):
+        if self.gates is not None:
+            self.gates.make_room(task)
+        if not self.held_back(task) and (task.runnable or wants_time(task)):
             self.wake(task)
+
+    def held_back(self, task: Task) -> bool:
+        return task.line_full or (self.gates is not None and self.gates.holds_back(task))
 
     def on_task(self, task: Task, work: Callable[[], Any]) -> None:
         """Let a task do something, then carry out what follows from it. This is where processes die."""
@@ -335,15 +343,20 @@ class SimWorker:
         self.empty(task)
 
     def empty(self, task: Task) -> None:
+        gates = self.gates
         for lane in task.lanes:
             if not lane.bundles or self.put(lane):
                 continue
-            if self.send_loop.takes(task, lane.target):
+            if gates is not None:
+                gates.flush(task, lane)
+            elif self.send_loop.takes(task, lane.target):
                 self.send_loop.put(task, lane.target, lane.take())
             else:
                 self.send(task.number, lane.target, lane.target, lane.take())
         for owner, fold in task.acks.items():
-            if fold.both or fold.complete or fold.durable:
+            if (fold.both or fold.complete or fold.durable) and (
+                gates is None or gates.ready(task.number, -1 - owner, owner)
+            ):
                 self.send(task.number, -1 - owner, owner, fold.take())
         if task.receiving is not None:
             for sender, notes in task.receiving.notes.items():
@@ -352,6 +365,8 @@ class SimWorker:
         if task.cancels:
             self.cancel(task)
         self.links.flush(task.number)
+        if gates is not None:
+            gates.look_after(task)
         if isinstance(task, SourceTask):
             for message in task.reports(self.worker, self.epoch, lambda value: None):
                 self.tell(message)
@@ -360,9 +375,8 @@ class SimWorker:
     def put(self, lane: Lane) -> bool:
         """Into the queue of this machine, for whoever draws first. False if there is none, or it is full."""
         rng = self.cluster.rng
-        plan = self.plan
-        queue = self.node_queues.get(plan.operator_of[lane.target])
-        if self.scope != NODE or queue is None or queue.full or not queue.circle.has(plan.home[lane.target]):
+        queue = self.queue_for(lane)
+        if queue is None or queue.full:
             return False
         bundles = lane.take()
         for part in portions(bundles, rng.choice([1, 1, 2, 64]), rng.getrandbits):
@@ -377,6 +391,13 @@ class SimWorker:
                 self.cluster.engine.after(self.cluster.delay(), process.guarded(process.empty_node_queues))
         return True
 
+    def queue_for(self, lane: Lane) -> NodeQueue | None:
+        plan = self.plan
+        queue = self.node_queues.get(plan.operator_of[lane.target])
+        if self.scope != NODE or queue is None or not queue.circle.has(plan.home[lane.target]):
+            return None
+        return queue
+
     def cancel(self, task: Task) -> None:
         """Tell all workers, each by one of its tasks."""
         homes = self.plan.home
@@ -388,6 +409,13 @@ class SimWorker:
             self.send(task.number, CANCELS + worker, homes.index(worker), emissions)
 
     # -- frames
+
+    def way(self, sender: int, target: int, receiver: int) -> Way | None:
+        """What would be sent now would go there; None if it would have to wait, or be lost."""
+        if self.cluster.wires.faults.any and self.plan.home[receiver] != self.worker:
+            return self.links.way(sender, target, receiver, lasting=target < NOTES)
+        member = self.core.membership.member(self.plan.home[receiver])
+        return None if member is None else ((self.worker, self.epoch, sender, target, 0), member.epoch)
 
     def send(self, sender: int, target: int, receiver: int, payload: Any) -> None:
         if self.cluster.wires.faults.any and self.plan.home[receiver] != self.worker:
@@ -405,8 +433,11 @@ class SimWorker:
         take = partial(self.take_frame, link, to_epoch, number, receiver, payload)
         if link[3] >= CANCELS:
             take()  # a thread of their own reads these
-        else:
-            self.threads.do(self.plan.unit_of[receiver], take)
+            return
+        unit = self.plan.unit_of[receiver]
+        if self.gates is not None:
+            take = partial(self.gates.arrive, Frame((link, to_epoch), take), unit, bundles=0 <= link[3] < NOTES)
+        self.threads.do(unit, take)
 
     def take_frame(self, link: Link, to_epoch: int, number: int, receiver: int, payload: Any) -> None:
         membership = self.core.membership

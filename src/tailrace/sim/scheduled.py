@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tailrace.core.outgoing import OutgoingQueue, Parcel, SendOrder
+from tailrace.core.outgoing import OUTGOING_TUPLES, OutgoingQueue, Parcel, SendOrder
 from tailrace.core.router import NOTE
 from tailrace.core.task import Task
 from tailrace.policy.send import SendScheduler
@@ -41,13 +41,14 @@ class SimSendLoop:
                 order.switch(scheduler)
 
     def _make_queues(self) -> None:
-        plan, rng = self._process.plan, self._process.cluster.rng
+        plan, rng, bounds = self._process.plan, self._process.cluster.rng, self._process.cluster.bounds
+        most = OUTGOING_TUPLES if bounds is None else bounds.room.lane
         by_operator: dict[int, list[int]] = {}
         for number in self._process.tasks:
             if plan.operators[plan.operator_of[number]].tasks > 1:
                 by_operator.setdefault(plan.operator_of[number], []).append(number)
         for operator, numbers in by_operator.items():
-            self._queues.update({number: OutgoingQueue() for number in numbers})
+            self._queues.update({number: OutgoingQueue(most) for number in numbers})
             queues = [self._queues[number] for number in numbers]
             self._orders[operator] = SendOrder(queues, fifo(), rng, 1), numbers
 
@@ -56,6 +57,13 @@ class SimSendLoop:
         queue = self._queues.get(task.number)
         far = self._process.plan.home[target] != self._process.worker
         return queue is not None and far and (self._on or not queue.empty)
+
+    def has_room(self, task: Task) -> bool:
+        return self._queues[task.number].room > 0
+
+    def holds_back(self, task: Task) -> bool:
+        queue = self._queues.get(task.number)
+        return queue is not None and queue.held_back
 
     def put(self, task: Task, target: int, bundles: list[Any]) -> None:
         tuples = sum(len(bundle[5]) for bundle in bundles if len(bundle) != NOTE)
@@ -88,7 +96,9 @@ class SimSendLoop:
     def _send(self, order: SendOrder, numbers: list[int], index: int, parcel: Parcel) -> None:
         process = self._process
         home = process.plan.home[parcel.target]
-        if process.core.membership.member(home) is None or process.cluster.rng.random() < STUCK:
+        gone = process.core.membership.member(home) is None
+        full = process.gates is not None and not process.gates.ready(numbers[index], parcel.target, parcel.target)
+        if gone or full or process.cluster.rng.random() < STUCK:
             order.stuck(index, parcel.target)
             return
         process.send(numbers[index], parcel.target, parcel.target, parcel.payload)

@@ -24,6 +24,7 @@ from tailrace.core.task import Task
 if TYPE_CHECKING:
     from tailrace.sim.cluster import Cluster
     from tailrace.sim.process import SimWorker
+    from tailrace.sim.room import Way
 
 MS = MILLISECOND_NS
 
@@ -122,12 +123,25 @@ class SimLinks:
         self._links: dict[tuple[int, int], SimLink] = {}
 
     def send(self, sender: int, target: int, receiver: int, payload: Any, lasting: bool) -> None:
+        link = self._link(sender, target, receiver, lasting)
+        link.waiting.append((receiver, payload))
+        self._flush(link)
+
+    def way(self, sender: int, target: int, receiver: int, lasting: bool) -> Way | None:
+        """What would leave now would go there; None if it would have to wait."""
+        link = self._link(sender, target, receiver, lasting)
+        self._flush(link)
+        if not link.open or link.waiting:
+            return None
+        assert link.member is not None
+        return (self._process.worker, self._process.epoch, sender, target, link.connection), link.member.epoch
+
+    def _link(self, sender: int, target: int, receiver: int, lasting: bool) -> SimLink:
         link = self._links.get((sender, target))
         if link is None:
             home = self._process.plan.home[receiver]
             link = self._links[sender, target] = SimLink(sender, target, home, lasting)
-        link.waiting.append((receiver, payload))
-        self._flush(link)
+        return link
 
     def flush(self, sender: int) -> None:
         for link in tuple(self._links.values()):
