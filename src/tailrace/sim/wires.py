@@ -94,9 +94,12 @@ class Wires:
 
     def passes(self, one: int, other: int) -> bool:
         """Whether a frame or a dial gets from the one to the other now."""
-        cut = self._cluster.engine.now_ns < self._cut_until_ns.get(frozenset({one, other}), 0)
+        cut = self.is_cut(one, other)
         self.blocked += cut
         return not cut
+
+    def is_cut(self, one: int, other: int) -> bool:
+        return self._cluster.engine.now_ns < self._cut_until_ns.get(frozenset({one, other}), 0)
 
 
 class SimLink(LinkPeer):
@@ -223,8 +226,12 @@ class SimLinks:
     def _reached(self, link: SimLink, member: Member, made: bool, at_ns: int) -> None:
         if link.reached(member, made):
             link.connection, link.number, link.made_ns = next(self._wires.numbers), 0, at_ns
-            if not self._process.cluster.by_epoch[member.epoch].alive:
+            cluster = self._process.cluster
+            if not cluster.by_epoch[member.epoch].alive:
                 self._find_lost(link)
+            elif self._wires.is_cut(self._process.worker, link.worker):  # since it was made, in a call of this task
+                notice = partial(self.way_was_cut, link.worker, cluster.engine.now_ns)
+                cluster.engine.after(NOTICE_NS, self._process.guarded(notice))
         if link.waiting:
             self._flush(link)
 
