@@ -176,7 +176,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         seeds=200,
         redundant="either end of pull may begin to talk, and nobody else waits for an answer: only knowledge is lost",
     ),
-    Mutation("a loss renews the membership", techniques.losses_renew_nothing, STUCK),
+    Mutation("a loss renews the membership", techniques.losses_renew_nothing, STUCK, seeds=1500, first=1400),
     Mutation("a tuple in line is in its register", techniques.held_tuples_not_registered, AHEAD),
     Mutation("a full line holds its task back", techniques.line_unbounded, "line is not bounded"),
     Mutation("a hedged root is complete once", techniques.complete_by_each, "a root is complete twice"),
