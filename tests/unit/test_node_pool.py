@@ -101,7 +101,9 @@ class Desk:
     def come(self, *sizes: int, bytes_each: int = 1) -> None:
         """A frame, with bundles of so many tuples."""
         bundles = [(number, 0, 0, number, None, [b"x" * bytes_each] * size) for number, size in enumerate(sizes)]
-        self.pool._on_frame(self.hosts[0], BUNDLES, memoryview(encode(bundles)))
+        left = self.pool._read(self.hosts[0], BUNDLES, memoryview(encode(bundles)))
+        if left:
+            self.pool._receive(self.hosts[0], left)
 
     @property
     def here(self) -> list[int]:
@@ -161,13 +163,13 @@ def test_nobody_overtakes_what_waits_in_the_node_s_queue(desk: Desk) -> None:
     assert (desk.here, desk.there) == ([], [1, 1])
 
 
-def test_what_does_not_fit_stays_and_pauses_the_links_when_it_is_too_much(desk: Desk) -> None:
+def test_what_does_not_fit_stays_and_holds_senders_back_when_it_is_too_much(desk: Desk) -> None:
     desk.asleep()
     desk.come(*[1] * 9, bytes_each=200_000)
     assert len(desk.here) == 4, "five fill the ring"
-    assert not desk.pool.paused
+    assert desk.pool.rounds.room("a link") and not desk.pool.rounds.behind
     desk.come(*[1] * 60, bytes_each=200_000)
-    assert desk.pool.paused
+    assert not desk.pool.rounds.room("a link")
     assert desk.there == [1] * 5
 
 

@@ -158,12 +158,14 @@ def test_a_link_of_an_epoch_that_was_replaced_meanwhile_ends_on_the_way(shop: Sh
 
 
 def test_a_paused_link_is_read_again_where_there_is_room(shop: Shop) -> None:
-    host = shop.hosts[0]
-    host._bundles_in.pause(True)  # as when its own queue is full
+    (link,) = shop.hosts[0]._bundles_in._links
+    link.left.append((7, 0, 7, 7, [7], [("s", 0, 7)]))
+    link.pause()  # as when its own queue is full
     shop.peer.far.send(shop.peer.frame())
     shop.share(0, 1)
+    assert shop.ran(0) == [7], "what had been read does not wait for a round that nobody begins"
     shop.made[0].step()
-    assert len(shop.pool.queue) == 1
+    assert len(shop.pool.queue) == 1 and not link.left
 
 
 def test_tasks_on_the_shared_runner_move_out_when_they_share_with_one_apart(shop: Shop) -> None:

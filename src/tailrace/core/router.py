@@ -75,6 +75,10 @@ class Lane:
         taken, self.bundles = self.bundles, []
         return taken
 
+    def take_first(self, most: int) -> list[Bundle]:
+        taken, self.bundles = self.bundles[:most], self.bundles[most:]
+        return taken
+
 
 class FeedbackLane(Lane):
     """The same on a load-aware edge: tracked bundles, and notes in between."""

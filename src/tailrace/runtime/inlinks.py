@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
+from tailrace.core.rounds import Rounds
 from tailrace.errors import ProtocolError
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import InLink, OnFrame, RingInLink
@@ -26,16 +27,19 @@ class Membership(Protocol):
         ...
 
 
+def _unread(kind: int, payload: memoryview) -> None:
+    raise AssertionError("a link is read before its keeper watches it")
+
+
 class InLinks:
-    """Links that come and go. They can be paused, all together."""
+    """Links that come and go."""
 
     def __init__(self, near: Membership) -> None:
-        self.paused = False
         self._near = near
         self._links: list[InLink] = []
         self._runner: Runner | None = None
 
-    def take(self, channel: Channel, worker: int, epoch: int, on_frame: OnFrame) -> None:
+    def take(self, channel: Channel, worker: int, epoch: int, on_frame: OnFrame = _unread) -> None:
         """A peer has connected."""
         kind = InLink if channel.ring is None else RingInLink
         self._watch(kind(channel, worker, epoch, on_frame, self._lost))
@@ -43,7 +47,6 @@ class InLinks:
     def _watch(self, link: InLink) -> None:
         self._links.append(link)
         assert self._runner is not None
-        link.paused = self.paused
         link.counts = partial(self._near.counts, link.worker, link.epoch)
         link.watch(self._runner)
 
@@ -54,10 +57,10 @@ class InLinks:
             link.unwatch()
         return given
 
-    def keep(self, links: Iterable[InLink], on_frame: OnFrame) -> None:
+    def keep(self, links: Iterable[InLink]) -> None:
         """Look after links that another keeper has given away. Their peers may have been replaced on the way."""
         for link in links:
-            link.on_frame, link.on_lost = on_frame, self._lost
+            link.on_lost = self._lost
             if self._near.counts(link.worker, link.epoch):
                 self._watch(link)
             else:
@@ -71,14 +74,6 @@ class InLinks:
                 link.watch(runner)
         self._runner = runner
 
-    def pause(self, pause: bool) -> None:
-        self.paused = pause
-        for link in self._links:
-            if pause:
-                link.pause()
-            else:
-                link.resume()
-
     def relink(self, workers: frozenset[int]) -> None:
         """These workers have been replaced: links with them are of no use any more."""
         for link in tuple(self._links):
@@ -91,6 +86,71 @@ class InLinks:
         self._links.remove(link)
         if isinstance(error, ProtocolError):
             logger.warning("a link is closed: from worker=%d epoch=%d: %s", link.worker, link.epoch, error)
+
+
+class BundleLinks(InLinks):
+    """Those that bring bundles for a task. One that has brought more than its share is paused until the next round."""
+
+    def __init__(
+        self,
+        near: Membership,
+        rounds: Rounds,
+        read: Callable[[int, memoryview], list[Any]],
+        receive: Callable[[list[Any]], None],
+    ) -> None:
+        super().__init__(near)
+        self._rounds = rounds
+        self._read = read  # what is in a frame
+        self._receive = receive
+
+    def _watch(self, link: InLink) -> None:
+        link.on_frame = partial(self._on_frame, link)
+        super()._watch(link)
+
+    def _on_frame(self, link: InLink, kind: int, payload: memoryview) -> None:
+        bundles = self._read(kind, payload)
+        if not (link.left or self._rounds.behind) and self._rounds.room(link):
+            self._receive(bundles)
+        else:
+            link.left += bundles
+            self._admit(link)
+
+    def admit(self) -> bool:
+        """A round has begun. Whether links are to be read that were not."""
+        paused = [link for link in self._links if link.paused]
+        for link in paused:
+            self._admit(link)
+        return not all(link.paused for link in paused)
+
+    def _admit(self, link: InLink) -> None:
+        while link.left:
+            room = self._rounds.room(link)
+            if not room:
+                link.pause()
+                return
+            some, link.left = link.left[:room], link.left[room:]
+            if self._rounds.behind:
+                self._rounds.put(link, len(some))
+            self._receive(some)
+        link.resume()
+
+    def give(self) -> list[InLink]:
+        """What they have left does not wait for a round that others begin."""
+        for link in self._links:
+            self._take_all(link)
+        given = super().give()
+        for link in given:
+            link.paused = False
+        return given
+
+    def _lost(self, link: InLink, error: Exception | None) -> None:
+        super()._lost(link, error)
+        self._take_all(link)
+
+    def _take_all(self, link: InLink) -> None:
+        left, link.left = link.left, []
+        if left:
+            self._receive(left)
 
 
 class PatientLinks(InLinks):

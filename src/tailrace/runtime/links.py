@@ -129,6 +129,7 @@ class InLink:
         self.worker = worker
         self.epoch = epoch
         self.paused = False
+        self.left: list[Any] = []  # what it has brought and its keeper has not taken yet
         self.patient = False  # it need not be read before its keeper does so
         self.counts: Callable[[], bool] = _always  # whether what comes on it is to be taken
         self.on_frame = on_frame

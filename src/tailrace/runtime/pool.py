@@ -23,12 +23,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tailrace.clock import system_clock
 from tailrace.core.opentask import BatchTask
+from tailrace.core.rounds import Rounds, bundle_limit
 from tailrace.core.router import NOTE
 from tailrace.core.sharedqueue import SharedQueue, portions
 from tailrace.core.task import Task
 from tailrace.runtime.channels import Channel
-from tailrace.runtime.inlinks import InLinks, Membership
+from tailrace.runtime.inlinks import BundleLinks, Membership
 from tailrace.runtime.links import InLink
 from tailrace.runtime.nodequeue import Ear, NodeQueue
 from tailrace.runtime.runner import Runner
@@ -52,11 +54,14 @@ class Pool:
         self.hosts = tuple(hosts)
         self.queue = queue
         self.node: NodeQueue | None = None  # what the queue is supplied from
-        self.paused = False
+        self.rounds = Rounds(queue.__len__, lambda: len(self.hosts) * bundle_limit(self.bundle_bytes))
         self._leftover: NodeQueue | None = None  # what is to be emptied
         self._ear: Ear | None = None
         self._turn = 0  # whose it is to get what was left over
-        self._in = {host: InLinks(near) for host in hosts}
+        self._in = {
+            host: BundleLinks(near, self.rounds, partial(self._read, host), partial(self._receive, host))
+            for host in hosts
+        }
         self._runner = runner
         self._new_runner = new_runner  # makes one that is to be started
         self._apart = False  # that runner runs none of the tasks
@@ -158,17 +163,17 @@ class Pool:
         """Of late, on average, on the way to the task that gets the largest."""
         return max(host.bundle_bytes for host in self.hosts)
 
-    @property
-    def holds_back(self) -> bool:
-        """Whether somebody waits for room in the queue."""
-        return self.paused or any(host.waiting for host in self.hosts)
-
     def make_room(self) -> None:
-        """There is room in the queue."""
+        """Something has been taken from the queue: those that wait for room may have it."""
+        rounds = self.rounds
+        if not (rounds.behind or any(host.waiting for host in self.hosts)) or not rounds.due:
+            return
+        with self._waking:
+            begun = rounds.begin(system_clock())
         for host in self.hosts:
             host.wake_waiting()
-        if self.paused:
-            self.post(self._resume)
+        if begun:
+            self.post(self._admit)
 
     # -- links
 
@@ -189,14 +194,14 @@ class Pool:
     def take_link(self, host: TaskHost, channel: Channel, worker: int, epoch: int) -> None:
         """A peer that sends to this task has connected."""
         if host.pool is self:
-            self._in[host].take(channel, worker, epoch, partial(self._on_frame, host))
+            self._in[host].take(channel, worker, epoch)
         else:
             host.post(partial(host.take_link, channel, "bundles", worker, epoch))
 
     def keep(self, host: TaskHost, links: list[InLink]) -> None:
         """Read these, which bring bundles for this host."""
         if host.pool is self:
-            self._in[host].keep(links, partial(self._on_frame, host))
+            self._in[host].keep(links)
         else:
             host.post(partial(host.keep, links))
 
@@ -204,17 +209,19 @@ class Pool:
         if host.pool is not self:  # it may have come back
             host.post(partial(host.keep, self._in[host].give()))
 
-    def _on_frame(self, host: TaskHost, kind: int, payload: memoryview) -> None:
+    def _read(self, host: TaskHost, kind: int, payload: memoryview) -> list[Any]:
+        """A frame has come. Returns what the node's queue does not take of it."""
         bundles = host.read_bundles(kind, payload)
         node = self.node
-        if node is not None:
-            bundles = self._pass_on(node, self.hand(bundles, self._runner))
-        if bundles:
-            host.task.receive(bundles)
-            self.wake(host, tuples_in(bundles))
-        if host.pool is self and host.full and not self.paused:
-            self._pause(True)
-            self._resume()  # if there has been room since: who made it may have looked before we paused
+        return bundles if node is None else self._pass_on(node, self.hand(bundles, self._runner))
+
+    def _receive(self, host: TaskHost, bundles: list[Any]) -> None:
+        host.task.receive(bundles)
+        self.wake(host, tuples_in(bundles))
+
+    def _admit(self) -> None:
+        for links in self._in.values():
+            links.admit()
 
     def _pass_on(self, node: NodeQueue, bundles: list[Any]) -> list[Any]:
         """Into the node's queue, as far as it has room. Returns what is left."""
@@ -224,15 +231,6 @@ class Pool:
             if len(payload) > node.largest or not node.put(payload):
                 return [bundle for rest in parts[position:] for bundle in rest]
         return []
-
-    def _resume(self) -> None:
-        if self.paused and all(host.has_room for host in self.drawing[:1]):
-            self._pause(False)
-
-    def _pause(self, pause: bool) -> None:
-        self.paused = pause
-        for links in self._in.values():
-            links.pause(pause)
 
     def relink(self, workers: frozenset[int]) -> None:
         for links in self._in.values():

@@ -171,26 +171,29 @@ class Sender:
             lane.drop_notes()
         while link.ready and lane.bundles:
             limit = self.limit
-            if len(lane.bundles) <= limit:
-                bundles = lane.take()
-            else:
-                bundles, lane.bundles = lane.bundles[:limit], lane.bundles[limit:]
+            bundles = lane.take() if len(lane.bundles) <= limit else lane.take_first(limit)
             self._send_bundles(link, lane, bundles)
 
     def _hand_over(self, near: TaskHost, lane: Lane) -> None:
-        if near.full:
-            assert self._runner is not None
-            near.waiting.add(self._runner)
-            if near.full:  # still: it will wake us. If not, it may have looked before we were on its list.
-                return
-        self._bundle_bytes = near.bundle_bytes = (self._bundle_bytes + _weigh(lane.bundles[-1])) // 2 + 1
-        bundles = lane.take()
-        near.task.receive(bundles)
-        pool = near.pool  # which it may leave at any time
-        if pool is not None:
-            pool.wake(near, tuples_in(bundles))
-        elif near.runner is not self._runner:
-            near.wake()
+        while lane.bundles:
+            rounds = near.rounds
+            room = rounds.room(lane)
+            if not room:
+                assert self._runner is not None
+                near.waiting.add(self._runner)
+                room = rounds.room(lane)
+                if not room:  # still: it will wake us. If not, it may have looked before we were on its list.
+                    return
+            self._bundle_bytes = near.bundle_bytes = (self._bundle_bytes + _weigh(lane.bundles[-1])) // 2 + 1
+            bundles = lane.take() if room >= len(lane.bundles) else lane.take_first(room)
+            if rounds.behind:
+                rounds.put(lane, len(bundles))
+            near.task.receive(bundles)
+            pool = near.pool  # which it may leave at any time
+            if pool is not None:
+                pool.wake(near, tuples_in(bundles))
+            elif near.runner is not self._runner:
+                near.wake()
 
     def _flush_to_node(self, queue: NodeQueue, lane: Lane) -> None:
         """Whichever task was chosen: those of the node that are free run it."""
@@ -413,7 +416,7 @@ class Sender:
         queue = through.queue
         while lane.bundles and queue.room and through is self._wanted and not self._returning:
             some = _first(lane.bundles, max(1, PARCEL_BYTES // self._bundle_bytes), queue.room)
-            bundles, lane.bundles = lane.bundles[:some], lane.bundles[some:]
+            bundles = lane.take_first(some)
             self._send_bundles(None, lane, bundles)
 
     @property

@@ -18,6 +18,7 @@ from tailrace.core.failure import traceback_of
 from tailrace.core.messages import Flush, ToWorker
 from tailrace.core.opentask import BatchTask
 from tailrace.core.receivinghalf import ReceivingHalves
+from tailrace.core.rounds import Rounds, bundle_limit
 from tailrace.core.router import Note, urgent
 from tailrace.core.sightings import Sightings
 from tailrace.core.sourcetask import SourceTask
@@ -28,7 +29,7 @@ from tailrace.metrics.counters import TaskSnapshot
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.connectors.fingerprint import fingerprint
 from tailrace.runtime.current import running
-from tailrace.runtime.inlinks import InLinks, Membership, PatientLinks
+from tailrace.runtime.inlinks import BundleLinks, InLinks, Membership, PatientLinks
 from tailrace.runtime.links import InLink
 from tailrace.runtime.nodequeue import Ear
 from tailrace.runtime.pool import Pool
@@ -46,12 +47,6 @@ READ_AT_ONCE = 256
 
 EMIT_NS = 20 * MICROSECOND_NS
 """About what it takes to emit a root that was read: the rest of a reading is the user's iterator."""
-
-QUEUE_BUNDLES = 256
-"""Bundles that may wait in front of a task. Beyond, senders are held back."""
-
-QUEUE_BYTES = 2 << 20
-"""The same in bytes, as far as the size of a bundle can be told from those before it."""
 
 REPORT_NS = 25 * MILLISECOND_NS
 SNAPSHOT_NS = 200 * MILLISECOND_NS
@@ -119,7 +114,10 @@ class TaskHost:
         if isinstance(task, SourceTask):
             self._patient = PatientLinks(neighbours, lambda: task.in_a_hurry)
         self._in = self._patient or InLinks(neighbours)  # what nothing holds back: acks and feedback
-        self._bundles_in = InLinks(neighbours)  # unless the pool reads them
+        self._rounds = Rounds(lambda: len(task.queue), lambda: bundle_limit(self.bundle_bytes))
+        receive = partial(Task.receive, task)
+        self._bundles_in = BundleLinks(neighbours, self._rounds, self.read_bundles, receive)  # unless the pool reads
+        self._to_be_read = False  # there are links that have been paused, and are no more
         self._sender = Sender(task, neighbours, self.post)
         self._ear: Ear | None = None
         self._blocked_since_ns = 0
@@ -183,20 +181,10 @@ class TaskHost:
         return self.runner is not None and self.runner.idle and not self._blocked_since_ns
 
     @property
-    def full(self) -> bool:
-        return len(self.task.queue) >= self._queue_limit
-
-    @property
-    def has_room(self) -> bool:
-        """So much that senders need no longer be held back."""
-        return len(self.task.queue) <= self._queue_limit // 2
-
-    @property
-    def _queue_limit(self) -> int:
+    def rounds(self) -> Rounds:
+        """Which senders to this task take part in."""
         pool = self.pool
-        if pool is not None:
-            return len(pool.hosts) * _limit(pool.bundle_bytes)
-        return _limit(self.bundle_bytes)
+        return self._rounds if pool is None else pool.rounds
 
     @property
     def held_back(self) -> bool:
@@ -253,7 +241,7 @@ class TaskHost:
         if pool is not None:
             pool.post(partial(pool.keep, self, links))
         else:
-            self._bundles_in.keep(links, self._on_bundles)
+            self._bundles_in.keep(links)
 
     def listen(self) -> None:
         """To the bell of the queue that the pool draws from now. Of hosts on a shared runner one does."""
@@ -284,12 +272,7 @@ class TaskHost:
         elif pool is not None:
             pool.post(partial(pool.take_link, self, channel, worker, epoch))
         else:
-            self._bundles_in.take(channel, worker, epoch, self._on_bundles)
-
-    def _on_bundles(self, kind: int, payload: memoryview) -> None:
-        self.task.receive(self.read_bundles(kind, payload))
-        if self.full and not self._bundles_in.paused:
-            self._bundles_in.pause(True)
+            self._bundles_in.take(channel, worker, epoch)
 
     def read_bundles(self, kind: int, payload: memoryview) -> list[Any]:
         """A frame has come, with these in it."""
@@ -354,6 +337,7 @@ class TaskHost:
             self._flush()
             self._recurrent(now_ns)
             return
+        self._to_be_read = False
         self._step(task, now_ns)
         steps = 1
         while steps < STRAIGHT_ON and self._may_go_on(task, now_ns):
@@ -365,7 +349,8 @@ class TaskHost:
         """Whether there is more to run, and nothing on its links or in its mail that could matter before."""
         return (
             task.runnable
-            and not (self.shared or self._mail or self._blocked_since_ns or task.lines or task.sinks)
+            and not (self.shared or self._mail or self._to_be_read or self._blocked_since_ns)
+            and not (task.lines or task.sinks)
             and self._ended_ns - now_ns < STRAIGHT_ON_NS
             and not isinstance(task, SourceTask)
         )
@@ -479,15 +464,12 @@ class TaskHost:
         self._short_commits = 0 if took_ns > LONG_COMMIT_NS else self._short_commits + 1
 
     def _make_room(self) -> None:
-        if self.pool is not None:
-            if self.pool.holds_back and self.has_room:
-                self.pool.make_room()
-            return
-        if not (self._bundles_in.paused or self.waiting) or not self.has_room:
-            return
-        if self._bundles_in.paused:
-            self._bundles_in.pause(False)
-        if self.waiting:
+        pool, rounds = self.pool, self._rounds
+        if pool is not None:
+            pool.make_room()
+        elif (rounds.behind or self.waiting) and rounds.due:
+            if rounds.begin(system_clock()):
+                self._to_be_read = self._bundles_in.admit()
             self.wake_waiting()
 
     def _handle(self, message: ToWorker) -> None:
@@ -598,8 +580,3 @@ def _raise(error: BaseException) -> None:
 
 def _nothing() -> None:
     """To be woken is enough."""
-
-
-def _limit(bundle_bytes: int) -> int:
-    """Bundles of this size that may wait in front of a task."""
-    return max(1, min(QUEUE_BUNDLES, QUEUE_BYTES // bundle_bytes))
