@@ -28,8 +28,8 @@ demo: java $(DEV) ## a word count on a local Spark that survives the loss of a w
 
 # Tests of processes measure time and kill things: they have the machine to themselves.
 test: java $(DEV) ## all tests
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/unit tests/properties tests/simulation
-	@$(BIN)/python -m pytest tests/processes tests/spark
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/unit tests/properties tests/simulation research/tests/unit research/tests/properties
+	@$(BIN)/python -m pytest tests/processes research/tests/processes tests/spark research/tests/spark
 
 check: $(DEV) ## lint, format, types, and the direction of imports
 	@$(BIN)/ruff check .
@@ -44,14 +44,14 @@ sim: $(DEV) ## the engine's core under simulated faults: SEEDS=10000 histories
 	@$(BIN)/python -m tailrace.sim --seeds $(SEEDS)
 
 stress: $(DEV) ## processes at a ring stopped and killed at random, every record accounted for: SECONDS=300
-	@$(BIN)/python -m tailrace.ring.stress --seconds $(SECONDS)
+	@$(BIN)/python -m tailrace_research.ring.stress --seconds $(SECONDS)
 
 soak: java $(DEV) ## tests that take too long for every day
 	@$(BIN)/python -m pytest -m soak
 
 clean: ## remove .venv, caches and build products
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
-	@find src tests -name __pycache__ -prune -exec rm -rf {} +
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info research/src/*.egg-info
+	@find src tests research -name __pycache__ -prune -exec rm -rf {} +
 	@find src -name '*.so' -delete
 
 $(BIN)/python:

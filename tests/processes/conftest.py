@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import uuid
 from collections.abc import Iterator
 
 import pytest
-from kit import MARK
-
-from tailrace.testing.processes import processes_with, wait_until
-
-LEAVE_S = 12.0
-"""A worker whose driver is gone leaves at once, or when its lease of 8 s ends."""
+from kit import MARK, assert_none_left
 
 
 @pytest.fixture(autouse=True)
@@ -22,10 +15,4 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     value = uuid.uuid4().hex
     monkeypatch.setenv(MARK, value)
     yield value
-    try:
-        wait_until(lambda: not processes_with(MARK, value), LEAVE_S, "the test's processes to leave")
-    except AssertionError:
-        left = processes_with(MARK, value)
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
-        pytest.fail(f"processes are left behind: pids={left}")
+    assert_none_left(value)

@@ -19,10 +19,24 @@ import pyarrow.parquet as pq
 
 import tailrace as tr
 from tailrace.core.plan import make_plan
-from tailrace.testing.processes import wait_until
+from tailrace.testing.processes import processes_with, wait_until
 
 MARK = "TAILRACE_TEST"
 """Inherited by whatever a test starts, at any depth, so that its processes are known even when they are orphans."""
+
+LEAVE_S = 12.0
+"""A worker whose driver is gone leaves at once, or when its lease of 8 s ends."""
+
+
+def assert_none_left(mark: str) -> None:
+    """Wait for the processes with this mark to leave. Those that do not are killed, and told."""
+    try:
+        wait_until(lambda: not processes_with(MARK, mark), LEAVE_S, "the test's processes to leave")
+    except AssertionError:
+        left = processes_with(MARK, mark)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        raise AssertionError(f"processes are left behind: pids={left}") from None
 
 
 def same(value: Any) -> Any:

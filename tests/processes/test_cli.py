@@ -20,8 +20,8 @@ from click.testing import CliRunner, Result
 
 import tailrace
 from tailrace import TailraceError, demo
-from tailrace.bench import engine
 from tailrace.cli import common, main, running
+from tailrace_research.bench.engine import run as engine
 
 TAILRACE = [sys.executable, "-m", "tailrace.cli"]
 BARE_AND_OURS = [

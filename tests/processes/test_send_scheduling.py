@@ -10,8 +10,8 @@ import pytest
 from kit import assert_same_rows, finish, homes, kill, received, running
 
 import tailrace as tr
-from tailrace.bench.workloads.bursts import MOST_TUPLES, TASKS, draw_bursts, run_bursts
 from tailrace.testing.processes import wait_until
+from tailrace_research.bench.tail.send.bursts import MOST_TUPLES, TASKS, draw_bursts, run_bursts
 
 ROWS = 9_000
 

@@ -12,13 +12,13 @@ import pytest
 from kit import add_one, assert_same_rows, finish, homes, key, kill, received, row, running, same, wait_a_little
 
 import tailrace as tr
-from tailrace.bench.workloads import Draw, Outcome, Workload, run_workload
-from tailrace.bench.workloads.content import exponential
 from tailrace.metrics.recording import SUFFIX, read_recorded
 from tailrace.sim import Queue, Scope, simulate
 from tailrace.sim.erlang import mean_wait
 from tailrace.sim.trace import read_trace
 from tailrace.testing.processes import wait_until
+from tailrace_research.bench.workloads import Draw, Outcome, Workload, run_workload
+from tailrace_research.bench.workloads.content import exponential
 
 ROWS = 6_000
 WORKERS = 2

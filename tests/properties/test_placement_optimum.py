@@ -14,7 +14,7 @@ from tailrace.policy.placement_coarse import coarse_grained
 from tailrace.policy.placement_limits import blocks_of
 from tailrace.policy.placement_optimal import optimal
 from tailrace.policy.placement_problem import placement_problem
-from tailrace.reproduce.turbostream_graphs import best_by_counts, connected_graphs, graph_of, nodes_of
+from tailrace_research.reproduce.turbostream.graphs import best_by_counts, connected_graphs, graph_of, nodes_of
 
 
 @st.composite

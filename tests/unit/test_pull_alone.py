@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from tailrace.bench.workloads import Draw, content
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
 from tailrace.core.allowance import Allowance
 from tailrace.core.plan import make_plan
@@ -25,6 +24,7 @@ from tailrace.runtime.wire import decode_notes, encode_notes
 from tailrace.sim import simulate
 from tailrace.testing.clock import ManualClock
 from tailrace.topology import Topology
+from tailrace_research.bench.workloads import Draw, content
 
 MS = MILLISECOND_NS
 TRIP_NS = 100 * MICROSECOND_NS

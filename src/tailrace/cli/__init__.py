@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from tailrace import __version__
-from tailrace.cli.measuring import bench
 from tailrace.cli.running import run
 from tailrace.cli.showing import demo, doctor
 from tailrace.cli.studies import reproduce, what_if
+from tailrace_research.cli.bench import bench
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -142,7 +142,7 @@ def _check_figure(
     """A study's testbed has figures of its own."""
     known = simulated
     if context.params["testbed"]:
-        from tailrace.reproduce.testbed import live_study
+        from tailrace_research.reproduce.testbed.study import live_study
 
         with errors_for_people():
             known = [figure.name for figure in live_study(str(context.command.name)).figures]
@@ -211,7 +211,7 @@ def hone(**options: Any) -> None:
 
     A work-conserving round robin, FIFO, and LBF by work are added to what the paper compares.
     """
-    from tailrace.reproduce.hone import HONE
+    from tailrace_research.reproduce.hone.study import HONE
 
     _reproduce(HONE, **options)
 
@@ -227,7 +227,7 @@ def turbostream(**options: Any) -> None:
 
     Round robin, the paper's scheduler, ours, and the best placement there is. Latencies are modelled from a placement.
     """
-    from tailrace.reproduce.turbostream import TURBOSTREAM
+    from tailrace_research.reproduce.turbostream.study import TURBOSTREAM
 
     _reproduce(TURBOSTREAM, **options)
 
@@ -246,7 +246,7 @@ def osg(**options: Any) -> None:
 
     OSG as its authors published it, its ablations, pull and least_work are added to what the paper compares.
     """
-    from tailrace.reproduce.osg import OSG
+    from tailrace_research.reproduce.osg.study import OSG
 
     _reproduce(OSG, **options)
 
@@ -264,7 +264,7 @@ def du(**options: Any) -> None:
 
     Simulated, where the paper measured; the project's own variants beside the paper's, and where each technique loses.
     """
-    from tailrace.reproduce.du import DU
+    from tailrace_research.reproduce.du.study import DU
 
     _reproduce(DU, **options)
 
@@ -299,8 +299,8 @@ def _measure(
     out: Path | None,
     cells: str | None,
 ) -> None:
-    from tailrace.reproduce.testbed import live_study
-    from tailrace.reproduce.testbed_run import QUICK, LiveSizes, reproduce_live
+    from tailrace_research.reproduce.testbed.run import QUICK, LiveSizes, reproduce_live
+    from tailrace_research.reproduce.testbed.study import live_study
 
     home = Path("reproduce") / f"{study}_testbed"
     sizes = QUICK if quick else LiveSizes()
@@ -329,7 +329,7 @@ def _simulate(
     master: str | None,
     conf: Conf,
 ) -> None:
-    from tailrace.reproduce.run import reproduce as run_study
+    from tailrace_research.reproduce.run import reproduce as run_study
 
     home = Path("reproduce") / study.name
     slots = os.cpu_count() or 1  # cells compute all the time: more slots than cores would only take turns

@@ -1,0 +1,1 @@
+"""Benchmarks: the engine, beside baselines that are hard to beat."""

@@ -1,0 +1,1 @@
+"""``bench ipc``: the rings beside every other way to hand bytes to another process."""

@@ -1,0 +1,1 @@
+"""``bench tail``: what each technique does to the tail of latencies."""

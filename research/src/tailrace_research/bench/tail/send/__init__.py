@@ -1,0 +1,1 @@
+"""The row about send schedulers, live and simulated."""

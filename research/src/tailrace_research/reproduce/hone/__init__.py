@@ -1,0 +1,1 @@
+"""Hone (TPDS 2021): largest backlog first."""

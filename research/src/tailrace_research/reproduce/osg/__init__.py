@@ -1,0 +1,1 @@
+"""OSG (Middleware 2016): online shuffle grouping."""

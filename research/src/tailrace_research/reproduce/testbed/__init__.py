@@ -1,0 +1,1 @@
+"""What the papers measured on testbeds, measured on worker processes of this machine."""

@@ -1,0 +1,1 @@
+"""TurboStream (ICDCS 2018): placement of tasks on nodes."""

@@ -1,0 +1,1 @@
+"""Tools that stop and kill processes at the engine's rings."""
