@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,8 @@ from kit import add_one, assert_same_rows, finish, homes, key, kill, received, r
 
 import tailrace as tr
 from tailrace.metrics.recording import SUFFIX, read_recorded
-from tailrace.sim import Queue, Scope, simulate
-from tailrace.sim.erlang import mean_wait
 from tailrace.sim.trace import read_trace
 from tailrace.testing.processes import wait_until
-from tailrace_research.bench.workloads import Draw, Outcome, Workload, run_workload
-from tailrace_research.bench.workloads.content import exponential
 
 ROWS = 6_000
 WORKERS = 2
@@ -126,33 +121,6 @@ def _queues(run: tr.Run) -> list[int]:
     operator = next(one for one in run._server.progress()["operators"] if one["name"] == "work")
     assert operator["queued"] == sum(queue["queued"] for queue in operator["sharedQueues"])
     return [queue["queued"] for queue in operator["sharedQueues"]]
-
-
-def _delay_ms(workload: Workload, tail: tr.Tail) -> float:
-    outcome: Outcome = run_workload(workload, workers=WORKERS, tail=tail)
-    spent = {execution.root: execution.ended_ns - execution.began_ns for execution in outcome.executions}
-    delays = [latency_ns - spent[index] for index, latency_ns in enumerate(outcome.latencies_ns)]
-    return sum(delays) / len(delays) / 1e6
-
-
-@pytest.mark.soak
-def test_waits_are_shorter_in_du_s_setting() -> None:
-    """Four tasks a worker, exponential calls, 78% load. What neighbours on the machine add is the same for both."""
-    workload = exponential(Draw(seed=1, tuples=800, load=0.78, unit_ns=1_000_000, tasks=8, poisson=True))
-    own_ms, shared_ms = (_delay_ms(workload, tail) for tail in (tr.Tail(), SHARED))
-    assert shared_ms < 0.75 * own_ms
-
-
-def test_waits_are_shorter_in_du_s_setting_in_the_simulator_and_by_theory() -> None:
-    workload = exponential(Draw(seed=1, tuples=800, load=0.78, unit_ns=1_000_000, tasks=8, poisson=True))
-    own, shared = (_simulated_delay_ns(workload, scope) for scope in (Scope.OWN, Scope.WORKER))
-    assert shared < own / 3
-    assert mean_wait(4, 4 * 0.78, 1) < mean_wait(1, 0.78, 1) / 3
-
-
-def _simulated_delay_ns(workload: Workload, scope: Scope) -> float:
-    report = simulate(replace(workload.model(), workers=WORKERS, queue=Queue(scope)), "shuffle")
-    return report.mean_ns - sum(workload.works_ns) / len(workload.works_ns)
 
 
 def _refused(topology: tr.Topology, **options: Any) -> str:

@@ -13,13 +13,14 @@ from typing import NamedTuple
 import pytest
 
 PACKAGE = "tailrace"
+LABORATORY = "tailrace_research"
 SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
 ROOT = "__init__"  # tailrace/__init__.py, as a layer of its own
 
 BASE = {"errors", "clock", "connector", "signals", "version"}
 BELOW_RUNTIME = BASE | {"metrics", "policy", "topology", "core"}
 BELOW_SPARK = BELOW_RUNTIME | {"ring", "runtime"}
-BELOW_BENCH = BELOW_SPARK | {"sim", "dashboard", "testing", "spark", "launch", "chart", ROOT}
+BELOW_DEMO = BELOW_SPARK | {"sim", "dashboard", "testing", "spark", "launch", "chart", ROOT}
 
 # layer -> what it may import besides itself; a dotted name allows that part of a layer only
 MAY_IMPORT: dict[str, set[str]] = {
@@ -40,12 +41,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": BASE | {"policy", "topology", "core", "runtime.connectors"},
     "spark": BELOW_SPARK,
     "launch": BELOW_SPARK | {"spark"},
-    "bench": BELOW_BENCH,
-    "demo": BELOW_BENCH,
-    "reproduce": BELOW_BENCH | {"bench"},  # studies know no Spark, but what runs them does, as in bench
-    "cli": BELOW_BENCH | {"bench", "demo", "reproduce"},
+    "demo": BELOW_DEMO,
+    "cli": BELOW_DEMO | {"demo"},
     "__main__": {"cli"},
-    ROOT: BELOW_BENCH - {ROOT},
+    ROOT: BELOW_DEMO - {ROOT},
 }
 # exceptions inside what the table allows
 NEVER: dict[str, set[str]] = {ROOT: {"sim.faults"}}
@@ -100,6 +99,8 @@ def broken_rule(layer: str, imported: Import, layers: set[str]) -> str | None:
             return f"{layer} may import only {allowed}"
         if within(path, NEVER.get(layer, set())):
             return f"{layer} may never import {', '.join(sorted(NEVER[layer]))}"
+    elif top == LABORATORY:
+        return f"nothing of the engine imports {LABORATORY}: it plugs in by entry points"
     elif top == "pyspark" and layer != PYSPARK_LAYER:
         return f"only {PYSPARK_LAYER} may import pyspark"
     elif layer in PURE and top in IMPURE:
@@ -165,6 +166,7 @@ def test_the_table_has_no_cycle() -> None:
         ("core/a.py", "import os.path", "core is pure: no os"),
         ("policy/a.py", "import random", "policy is pure: `from random import Random`"),
         ("policy/a.py", "from random import choice", "imports random.choice"),
+        ("cli/a.py", "from tailrace_research.cli import bench", "nothing of the engine imports tailrace_research"),
         ("newcomer.py", "", "newcomer has no row in MAY_IMPORT"),
     ],
 )
@@ -181,7 +183,7 @@ def test_a_violation_is_caught(path: str, source: str, expected: str) -> None:
         ("testing/a.py", "from ..runtime.connectors import listing\nfrom ..runtime.connectors.listing import L"),
         ("spark/a.py", "import pyspark\nfrom tailrace.runtime import coordinator"),
         ("sim/a.py", "from . import faults\nfrom ..core.ledger import Ledger"),
-        ("cli.py", "import tailrace as tr\nfrom .bench import words"),
+        ("cli.py", "import tailrace as tr\nfrom .demo import words"),
     ],
 )
 def test_what_is_allowed_passes(path: str, source: str) -> None:

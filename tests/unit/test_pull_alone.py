@@ -12,7 +12,7 @@ from tailrace.core.plan import make_plan
 from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import Note
 from tailrace.metrics.counters import TaskCounters
-from tailrace.policy import Grouping, full_knowledge, latency_balanced, power_of_two, pull
+from tailrace.policy import Grouping, latency_balanced, power_of_two, pull
 from tailrace.policy.feedback import Message, wants_answer
 from tailrace.policy.grouping import FIRST, HELD
 from tailrace.policy.osg import Reply
@@ -21,10 +21,8 @@ from tailrace.policy.pull_task import Credit, InLine
 from tailrace.policy.reports import Done
 from tailrace.runtime.connectors import from_iterable, to_call
 from tailrace.runtime.wire import decode_notes, encode_notes
-from tailrace.sim import simulate
 from tailrace.testing.clock import ManualClock
 from tailrace.topology import Topology
-from tailrace_research.bench.workloads import Draw, content
 
 MS = MILLISECOND_NS
 TRIP_NS = 100 * MICROSECOND_NS
@@ -100,13 +98,6 @@ def test_what_came_before_the_sender_knew_it_is_alone_is_not_forgotten() -> None
     assert list(half.hear(0, Ran(0, 0), 5)) == [0, 1]
     assert list(half.hear(1, Ran(0, 0), 5)) == []
     assert list(half.hear(1, Ran(1, 8 * MS), 9 * MS)) == [1]
-
-
-def test_a_lone_sender_comes_near_to_full_knowledge() -> None:
-    """0.93 in the simulator; by credits alone it was 0.80."""
-    workload = content(Draw(tuples=4_000))
-    model = workload.model(TRIP_NS)
-    assert simulate(model, full_knowledge(), seed=1).mean_ns / simulate(model, pull(), seed=1).mean_ns > 0.88
 
 
 def test_only_a_grant_must_be_answered_by_a_sender_with_nothing_in_line() -> None:

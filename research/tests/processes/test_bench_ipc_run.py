@@ -127,7 +127,8 @@ def test_an_interrupted_measurement_leaves_nothing_behind() -> None:
 @pytest.mark.soak
 def test_bench_ipc_really(tmp_path: Path) -> None:
     file = tmp_path / "ipc.json"
-    command = [sys.executable, "-m", "tailrace.cli", "bench", "ipc", "--quick", "--seconds", "0.1", "--json", str(file)]
+    options = ["--quick", "--seconds", "0.1", "--json", str(file)]
+    command = [sys.executable, "-m", "tailrace_research", "bench", "ipc", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     figures = json.loads(file.read_text())

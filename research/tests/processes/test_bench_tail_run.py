@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tailrace.cli import main
 from tailrace.testing.namespaces import why_no_namespaces
+from tailrace_research.__main__ import main
 from tailrace_research.bench.tail import rows as tail_rows
 from tailrace_research.bench.tail.groupings import BY_CONTENT, GROUPINGS
 from tailrace_research.bench.tail.send import kernel as tail_send_kernel

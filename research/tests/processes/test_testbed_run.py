@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tailrace.cli import main
+from tailrace_research.__main__ import main
 from tailrace_research.reproduce.hone import testbed as hone_testbed
 from tailrace_research.reproduce.osg import testbed as osg_testbed
 from tailrace_research.reproduce.testbed import run as testbed_run

@@ -16,9 +16,10 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from tailrace import cli
+from tailrace.cli import common
 from tailrace.errors import TailraceError
 from tailrace.version import VERSION
+from tailrace_research.__main__ import main
 from tailrace_research.reproduce.hone.study import HONE, SCHEDULERS, run_cell
 from tailrace_research.reproduce.intervals import student_t
 from tailrace_research.reproduce.run import reproduce
@@ -169,11 +170,11 @@ def test_the_command(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Mo
     def session(*asked: Any) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(cli.common, "session", session)
+    monkeypatch.setattr(common, "session", session)
     monkeypatch.setattr("tailrace_research.reproduce.hone.study.HONE", small_study())
     monkeypatch.chdir(tmp_path)
     arguments = ["reproduce", "hone", "--figure", "8", "--streams", "1", "--json", "found.json"]
-    done = CliRunner().invoke(cli.main, arguments, catch_exceptions=False)
+    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "Figure 8: mean queueing delay of the tuples that left\n" in done.stdout
     assert "      0 of 30 simulations, 0 s\n" in done.stderr

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from tailrace import __version__
+from tailrace.cli.plugins import PluginGroup
 from tailrace.cli.running import run
 from tailrace.cli.showing import demo, doctor
-from tailrace.cli.studies import reproduce, what_if
-from tailrace_research.cli.bench import bench
+from tailrace.cli.simulating import what_if
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=PluginGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="tailrace")
 def main() -> None:
     """Python stream topologies on Spark executors, record by record, with a short latency tail.
@@ -24,5 +24,5 @@ def main() -> None:
     """
 
 
-for command in (run, demo, doctor, bench, what_if, reproduce):
+for command in (run, demo, doctor, what_if):
     main.add_command(command)

@@ -12,7 +12,7 @@ from typing import Any, Self
 import pytest
 from click.testing import CliRunner
 
-from tailrace.cli import main
+from tailrace_research.__main__ import main
 from tailrace_research.bench.ipc import channels as ipc_channels
 from tailrace_research.bench.ipc import figure8 as ipc_figure8
 from tailrace_research.bench.ipc import run as ipc
@@ -93,7 +93,7 @@ def test_who_is_missing_is_left_out_with_a_sentence(monkeypatch: pytest.MonkeyPa
     result = ipc.run_ipc_benchmark(ipc.IpcSizes(repeats=1), said.append)
     assert said[:2] == [
         f"the rings are left out: {NO_RING}",
-        "ZeroMQ is left out: pyzmq is not installed (it comes with `pip install 'tailrace[bench]'`)",
+        "ZeroMQ is left out: pyzmq is not installed (`pip install 'tailrace-research[bench]'`)",
     ]
     assert {ask[0] for ask in FakePairs.last.asked} == {"tcp", "bare", "unix", "queue"}
     table = render_table(result)

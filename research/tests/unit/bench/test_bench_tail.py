@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from tailrace import OptionError
-from tailrace.cli import main
 from tailrace.policy import Grouping, Tail
 from tailrace.sim import simulate
+from tailrace_research.__main__ import main
 from tailrace_research.bench.tail import feedback as tail_feedback
 from tailrace_research.bench.tail import groupings as tail_groupings
 from tailrace_research.bench.tail import off as tail_off

@@ -31,7 +31,7 @@ EPOCH_S = 10.0  # Bytewax's default; 1 s and 100 s were alike, 0.1 s slower, by 
 def why_unavailable() -> str | None:
     """One sentence on why Bytewax cannot run here, or None if it can."""
     if importlib.util.find_spec("bytewax") is None:
-        return "bytewax is not installed (it comes with `pip install 'tailrace[bench]'`, on Pythons it has a wheel for)"
+        return "bytewax is not installed (`pip install 'tailrace-research[bench]'`, on Pythons it has a wheel for)"
     return None
 
 

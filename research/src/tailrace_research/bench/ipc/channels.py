@@ -234,5 +234,5 @@ def why_left_out() -> dict[tuple[str, ...], str]:
     if missing is not None:
         reasons["ring", "shared"] = f"the rings are left out: {missing}"
     if importlib.util.find_spec("zmq") is None:
-        reasons["zmq",] = "ZeroMQ is left out: pyzmq is not installed (it comes with `pip install 'tailrace[bench]'`)"
+        reasons["zmq",] = "ZeroMQ is left out: pyzmq is not installed (`pip install 'tailrace-research[bench]'`)"
     return reasons

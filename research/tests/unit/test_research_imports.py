@@ -1,0 +1,115 @@
+"""The laboratory stands above the engine: what its parts may import of each other, and which of them knows Spark."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import click
+import pytest
+
+import tailrace_research
+from tailrace.cli.plugins import ADDED_BY, GROUP
+from tailrace.version import VERSION
+
+PACKAGE = "tailrace_research"
+SOURCE = Path(tailrace_research.__file__).parent
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+ENGINE = PROJECT.parents[1] / "src" / "tailrace"
+MOST_MODULES = 15
+
+# part -> what it may import of the laboratory besides itself
+MAY_IMPORT: dict[str, set[str]] = {
+    "__init__": set(),
+    "bench": set(),
+    "ring": set(),
+    "reproduce": {"bench"},
+    "cli": {"bench", "reproduce"},
+    "__main__": {"cli"},
+}
+USES_SPARK = {"reproduce/sweep.py"}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Dotted names of all that a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}:{node.lineno}: imports are absolute here"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def module_of(name: str) -> Path | None:
+    """The file of a module, or of that which defines a name."""
+    for dotted in (name, name.rpartition(".")[0]):
+        place = SOURCE.parent / dotted.replace(".", "/")
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if file.is_file():
+                return file
+    return None
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def test_parts_import_only_what_is_below_them() -> None:
+    for path in modules():
+        part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        for name in imported(path):
+            if name.split(".")[0] == PACKAGE and name != PACKAGE:
+                of = name.split(".")[1]
+                assert of == part or of in MAY_IMPORT[part], f"{path}: imports {name}"
+
+
+def test_one_module_knows_spark() -> None:
+    found = {str(path.relative_to(SOURCE)) for path in modules() for name in imported(path) if "pyspark" in name}
+    assert found == USES_SPARK
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    below = {
+        path: {file for name in imported(path) if name.startswith(f"{PACKAGE}.") and (file := module_of(name))} - {path}
+        for path in modules()
+    }
+    while leaves := [path for path, others in below.items() if not others & below.keys()]:
+        for path in leaves:
+            del below[path]
+    assert not below, f"modules in a ring, or above one: {sorted(map(str, below))}"
+
+
+def test_no_folder_has_too_many_modules() -> None:
+    for folder in {path.parent for path in modules()}:
+        found = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+        assert len(found) <= MOST_MODULES, folder
+
+
+def test_the_engine_does_not_know_the_laboratory() -> None:
+    for path in sorted(ENGINE.rglob("*.py")):
+        assert PACKAGE not in path.read_text("utf-8"), f"{path} speaks of {PACKAGE}"
+
+
+def test_entry_points_lead_to_the_commands_that_the_engine_speaks_of() -> None:
+    project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
+    points = project["entry-points"][GROUP]
+    assert points.keys() == ADDED_BY.keys()
+    assert {project["name"]} == set(ADDED_BY.values())
+    for name, value in points.items():
+        command = EntryPoint(name, value, GROUP).load()
+        assert isinstance(command, click.Command)
+        assert command.name == name
+
+
+def test_the_laboratory_wants_the_engine_of_its_version() -> None:
+    project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
+    assert project["version"] == VERSION
+    assert f"tailrace[spark]=={VERSION}" in project["dependencies"]
+
+
+@pytest.mark.parametrize("name", ["tailrace_research.bench.turns", "tailrace_research.bench.turns.Figures"])
+def test_a_name_leads_to_its_module(name: str) -> None:
+    assert module_of(name) == SOURCE / "bench" / "turns.py"
