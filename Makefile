@@ -21,7 +21,7 @@ JAVA_VERSION = "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-setup: java $(DEV) ## create .venv with Tailrace and its development tools; sees to Java as well
+setup: java $(DEV) ## create .venv with Tailrace, its laboratory and its development tools; sees to Java as well
 
 demo: java $(DEV) ## a word count on a local Spark that survives the loss of a worker
 	@$(BIN)/tailrace demo
@@ -76,13 +76,13 @@ java:
 			"such as openjdk-$(JAVA_NEEDED)-jre-headless, or point JAVA_HOME to one" >&2; exit 1; }
 
 # C sources are compiled at installation, hence prerequisites. The interpreter is an order-only prerequisite: it is a link to a file that is older than anything here.
-$(DEV): pyproject.toml $(wildcard setup.py) $(shell find src -name '*.[ch]') | $(BIN)/python
-	@echo "installing Tailrace and its development tools"
-	@$(PIP) -e '.[dev]'
+$(DEV): pyproject.toml research/pyproject.toml $(wildcard setup.py) $(shell find src -name '*.[ch]') | $(BIN)/python
+	@echo "installing Tailrace, its laboratory and its development tools"
+	@$(PIP) -e '.[dev,spark]' -e research
 	@touch $@
 
 # Bytewax comes as a wheel or not at all: building it takes a Rust toolchain. Without it its figures are left out.
-$(BENCH): pyproject.toml $(DEV)
+$(BENCH): research/pyproject.toml $(DEV)
 	@echo "installing the baselines"
-	@$(PIP) --only-binary bytewax -e '.[bench]' || echo "bytewax could not be installed: the comparison with it is skipped" >&2
+	@$(PIP) --only-binary bytewax -e 'research[bench]' || echo "bytewax could not be installed: the comparison with it is skipped" >&2
 	@touch $@

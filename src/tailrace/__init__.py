@@ -1,12 +1,14 @@
 """Tailrace runs Python stream topologies record by record, and keeps their latency tail short."""
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tailrace.dashboard import watch
 from tailrace.errors import (
     NotRepeatable,
     OptionError,
+    SparkMissing,
     TailraceError,
     TaskError,
     TopologyError,
@@ -21,7 +23,6 @@ from tailrace.policy import (
     fields,
     fifo,
     fixed_timeout,
-    flink_scan,
     latency_balanced,
     lbf,
     lbf_work,
@@ -34,7 +35,6 @@ from tailrace.policy import (
     replicate,
     round_robin,
     shuffle,
-    storm_load_aware,
 )
 from tailrace.runtime.connectors import (
     at_rate,
@@ -64,6 +64,7 @@ __all__ = [
     "NotRepeatable",
     "OptionError",
     "Run",
+    "SparkMissing",
     "Stream",
     "Tail",
     "TailraceError",
@@ -78,7 +79,6 @@ __all__ = [
     "fields",
     "fifo",
     "fixed_timeout",
-    "flink_scan",
     "from_data_source",
     "from_dataframe",
     "from_iterable",
@@ -97,7 +97,6 @@ __all__ = [
     "round_robin",
     "shuffle",
     "sim",
-    "storm_load_aware",
     "to_call",
     "to_data_source",
     "to_jsonl",
@@ -122,5 +121,17 @@ def __getattr__(name: str) -> Any:
     if name == "sim":
         return import_module("tailrace.sim")
     if name in _ON_SPARK:
-        return getattr(import_module(f"tailrace.spark.{_ON_SPARK[name]}"), name)
+        try:
+            return getattr(import_module(f"tailrace.spark.{_ON_SPARK[name]}"), name)
+        except SparkMissing as missing:
+            return _refusing(str(missing))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _refusing(why: str) -> Callable[..., NoReturn]:
+    """Stands for a function that needs Spark where there is none, so that ``from tailrace import *`` works there."""
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise SparkMissing(why)
+
+    return refuse

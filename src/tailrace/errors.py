@@ -20,6 +20,10 @@ class OptionError(TailraceError, ValueError):
     """An option of a connector, an operator or a run has a value that makes no sense."""
 
 
+class SparkMissing(TailraceError, ImportError):
+    """Something needs Spark, and pyspark is not installed."""
+
+
 class TaskError(TailraceError):
     """A user function raised, and its operator says ``on_error="fail"``.
 

@@ -10,7 +10,7 @@ import pytest
 from kit import assert_prefixes, assert_same_rows, finish, homes, kill, received, row, running, same, stop
 
 import tailrace as tr
-from tailrace.policy.grouping import Grouping
+from tailrace.policy import Grouping, flink_scan, storm_load_aware
 from tailrace.testing.processes import wait_until
 
 ROWS = 20_000
@@ -29,7 +29,7 @@ GROUPINGS: dict[str, Grouping] = {
     "power_of_two": tr.power_of_two(),
     "partial_key": tr.partial_key(key),
 }
-BASELINES: dict[str, Grouping] = {"storm_load_aware": tr.storm_load_aware(), "flink_scan": tr.flink_scan()}
+BASELINES: dict[str, Grouping] = {"storm_load_aware": storm_load_aware(), "flink_scan": flink_scan()}
 ALL = GROUPINGS | BASELINES
 
 

@@ -38,7 +38,8 @@ def doctor(master: str | None, conf: Conf, as_json: bool) -> None:
 
     Exit code 1 if anything is wrong.
     """
-    diagnosis = _diagnose(master, conf)
+    with errors_for_people():
+        diagnosis = _diagnose(master, conf)
     if as_json:
         click.echo(json.dumps(diagnosis.to_json(), indent=2))
     else:
