@@ -1,7 +1,7 @@
 # Every target sets up what it needs: `make demo` works as the first command on a fresh clone.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench sim stress soak clean java
+.PHONY: help setup demo test check bench sim golden stress soak clean java
 
 # The newest Python that runs (a pyenv shim may exist and still refuse). Another one: make PYTHON=/path/to/python3 …
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
@@ -42,6 +42,10 @@ bench: java $(DEV) $(BENCH) ## throughput and latency of the engine on a local S
 
 sim: $(DEV) ## the engine's core under simulated faults: SEEDS=10000 histories
 	@$(BIN)/python -m tailrace.sim --seeds $(SEEDS)
+
+# To make the golden file again, after a change that is on purpose: $(BIN)/python tests/simulation/golden_outcomes.py --write
+golden: $(DEV) ## compare 9,000 simulated runs with the golden file; says how to make the file again
+	@$(BIN)/python tests/simulation/golden_outcomes.py
 
 stress: $(DEV) ## processes at a ring stopped and killed at random, every record accounted for: SECONDS=300
 	@$(BIN)/python -m tailrace_research.ring.stress --seconds $(SECONDS)

@@ -12,6 +12,7 @@ from functools import partial
 from unittest.mock import patch
 
 import pytest
+from golden_outcomes import differences
 
 from tailrace.core.ledger import Ledger, Root
 from tailrace.policy.replay import MOST_HEDGES
@@ -21,20 +22,44 @@ from tailrace.sim.faults import MAX_EVENTS, Outcome, SimulationFailure, run_seed
 from tailrace.sim.shapes import SHAPES
 
 SEEDS = 2_400
+OTHER_SEEDS = 300  # in each of the other modes
 CHUNK = 50
 
 
 @pytest.fixture(scope="module")
 def outcomes() -> list[Outcome]:
     """Of all seeds. A SimulationFailure says which seed it was and how to repeat it."""
-    chunks = [range(low, low + CHUNK) for low in range(0, SEEDS, CHUNK)]
+    return _outcomes(run_chunk, SEEDS)
+
+
+@pytest.fixture(scope="module")
+def scheduled_outcomes() -> list[Outcome]:
+    return _outcomes(partial(run_chunk, scheduled=True), OTHER_SEEDS)
+
+
+@pytest.fixture(scope="module")
+def sharing_outcomes() -> list[Outcome]:
+    return _outcomes(partial(run_chunk, sharing=True), OTHER_SEEDS)
+
+
+def _outcomes(run: Callable[[range], list[Outcome]], seeds: int) -> list[Outcome]:
+    chunks = [range(low, low + CHUNK) for low in range(0, seeds, CHUNK)]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        return [outcome for chunk in pool.map(run_chunk, chunks) for outcome in chunk]
+        return [outcome for chunk in pool.map(run, chunks) for outcome in chunk]
 
 
 @pytest.mark.slow
 def test_every_seed_keeps_the_promises(outcomes: list[Outcome]) -> None:
     assert [outcome.seed for outcome in outcomes] == list(range(SEEDS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["plain", "scheduled", "sharing"])
+def test_every_seed_does_what_the_golden_file_says(mode: str, request: pytest.FixtureRequest) -> None:
+    """For all seeds of the golden file: ``make golden``."""
+    fixture = "outcomes" if mode == "plain" else f"{mode}_outcomes"
+    report = differences(mode, [outcome.digest for outcome in request.getfixturevalue(fixture)])
+    assert not report, report
 
 
 @pytest.mark.slow
@@ -71,23 +96,19 @@ def test_every_shape_met_every_fault(outcomes: list[Outcome], shape: str, what: 
     assert sum(count > 0 for count in times) >= 15, f"{what} in too few of {len(times)} runs"
 
 
-def test_promises_hold_under_send_schedulers() -> None:
-    """Which is on, and what it is switched to, is the seed's to decide. Most of these seeds kill somebody."""
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        chunks = pool.map(partial(run_chunk, scheduled=True), [range(low, low + 12) for low in range(0, 48, 12)])
-        outcomes = [outcome for chunk in chunks for outcome in chunk]
-    assert sum(outcome.deaths > 0 for outcome in outcomes) > 20
-    plain = [run_seed(seed) for seed in range(5)]
-    assert [outcome.events for outcome in outcomes[:5]] != [outcome.events for outcome in plain], "nothing is scheduled"
+@pytest.mark.slow
+def test_promises_hold_under_send_schedulers(scheduled_outcomes: list[Outcome]) -> None:
+    """The seed decides which scheduler is on, and to which one it is switched. Most of these seeds kill a worker."""
+    assert sum(outcome.deaths > 0 for outcome in scheduled_outcomes[:48]) > 20
+    plain = [run_seed(seed).events for seed in range(5)]
+    assert [outcome.events for outcome in scheduled_outcomes[:5]] != plain, "nothing is scheduled"
 
 
-def test_promises_hold_while_queues_are_shared_in_one_way_and_another() -> None:
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        chunks = pool.map(partial(run_chunk, sharing=True), [range(low, low + 12) for low in range(0, 48, 12)])
-        outcomes = [outcome for chunk in chunks for outcome in chunk]
-    assert sum(outcome.deaths > 0 for outcome in outcomes) > 20
-    plain = [run_seed(seed) for seed in range(5)]
-    assert [outcome.events for outcome in outcomes[:5]] != [outcome.events for outcome in plain], "nothing is switched"
+@pytest.mark.slow
+def test_promises_hold_while_queues_are_shared_in_one_way_and_another(sharing_outcomes: list[Outcome]) -> None:
+    assert sum(outcome.deaths > 0 for outcome in sharing_outcomes[:48]) > 20
+    plain = [run_seed(seed).events for seed in range(5)]
+    assert [outcome.events for outcome in sharing_outcomes[:5]] != plain, "nothing is switched"
 
 
 @pytest.mark.slow

@@ -22,14 +22,23 @@ def run_chunk(seeds: range, scheduled: bool = False, sharing: bool = False) -> l
 @click.option("--seeds", default=1000, show_default=True, help="How many seeds to run, from --first on.")
 @click.option("--first", default=0, show_default=True, help="The first seed.")
 @click.option("--seed", type=int, default=None, help="Repeat this seed alone.")
+@click.option("--journal", is_flag=True, help="With --seed: print all that happened, a line for each event.")
 @click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="Processes to use.")
 @click.option("--scheduled", is_flag=True, help="With a send scheduler on.")
 @click.option("--sharing", is_flag=True, help="With shared queues switched again and again.")
-def main(seeds: int, first: int, seed: int | None, jobs: int, scheduled: bool, sharing: bool) -> None:
+def main(seeds: int, first: int, seed: int | None, journal: bool, jobs: int, scheduled: bool, sharing: bool) -> None:
     """Crash, cut off and confuse a simulated cluster, and check that nothing is lost or doubled."""
     if seed is not None:
-        click.echo(str(run_seed(seed, scheduled, sharing)))
+        lines: list[str] = []
+        try:
+            outcome = run_seed(seed, scheduled, sharing, lines)
+        finally:
+            if journal:
+                click.echo("\n".join(lines))
+        click.echo(str(outcome))
         return
+    if journal:
+        raise click.UsageError("--journal needs --seed")
     started = time.monotonic()
     done = deaths = recoveries = 0
     chunks = [range(low, min(low + CHUNK, first + seeds)) for low in range(first, first + seeds, CHUNK)]

@@ -35,6 +35,7 @@ from tailrace.policy.tail import PLAIN, Tail
 from tailrace.sim.commits import SlowCommits
 from tailrace.sim.driver import NONE, Driver, Hardship
 from tailrace.sim.engine import Engine
+from tailrace.sim.journal import Journal
 from tailrace.sim.nemesis import MAX_DEATHS
 from tailrace.sim.nodequeue import NodeQueue
 from tailrace.sim.polls import READY, Polls
@@ -129,7 +130,8 @@ class Cluster:
         self.network = network
         self.crashes = crashes
         self.engine = Engine()
-        self.store = Store()
+        self.journal = Journal(self.engine.clock)
+        self.store = Store(self.journal)
         self.tally = Tally()
         self.observer = Observer()
         self.ledger_limits = LedgerLimits(max_pending, BACKSTOP_NS)
@@ -230,6 +232,7 @@ class Cluster:
 
         def deliver() -> None:
             came_ns = self.engine.now_ns
+            self.journal.note("to coordinator", message.worker, message.epoch)
             self.driver.arrive(leader, message.worker, message.epoch, lambda: leader.handle(message, came_ns))
 
         self.engine.after(lag_ns, deliver)
@@ -240,6 +243,7 @@ class Cluster:
         return process.coordinator is coordinator and coordinator.epoch_of(process.worker) == process.epoch
 
     def exited(self, process: SimWorker, why: str) -> None:
+        self.journal.note("exit", process.worker, process.epoch)
         leader = process.coordinator
         self.driver.post(leader, lambda: leader.exited(process.worker, process.epoch, why, self.engine.now_ns))
 
@@ -249,6 +253,7 @@ class Cluster:
                 case StartWorker():
                     if command.epoch in self.by_epoch:
                         raise AssertionError(f"an epoch is used twice: {command.epoch}")
+                    self.journal.note("start", command.worker, command.epoch)
                     process = SimWorker(self, command.worker, command.epoch)
                     self.by_epoch[command.epoch] = process
                     self.engine.after(self.rng.randrange(1, 40) * MS, process.guarded(process.start))
@@ -268,11 +273,14 @@ class Cluster:
     def write(self, persist: Persist) -> bool:
         """A write of the checkpoint is done. False if that was the last that this coordinator did."""
         self.observer.persisting(dict(persist.positions))
+        offsets = sorted((split, position.offset) for split, position in persist.positions.items())
+        self.journal.note("stored", offsets, persist.next_epoch)
         self.stored, self.stored_epoch = dict(persist.positions), persist.next_epoch
         return not self.maybe_restart()
 
     def to_worker(self, command: Send) -> None:
         self.observer.telling(command.message)
+        self.journal.note("to worker", command.worker, command.epoch)
         process = self.by_epoch[command.epoch]
         deliver = process.guarded(partial(process.hear, command.message))
         self.engine.after(process.lag_ns + process.cut_off_ns, deliver)
@@ -288,6 +296,7 @@ class Cluster:
     # -- the network
 
     def transmit(self, link: Link, to_epoch: int, number: int, receiver: int, payload: Any) -> None:
+        self.journal.note("frame", link, to_epoch, number, receiver)
         copies, late = 1, 0
         if not self.quiet:
             if self.rng.random() < self.network.lost:

@@ -84,6 +84,7 @@ class Outcome:
     on_driver: int  # 1 if sinks ended on the driver, where another run used them too
     held_back: int  # tasks, for want of room at others
     paused: int  # times that the links to a task were not read, because its queue was full
+    digest: str  # of the journal: equal for two runs that did the same
 
 
 @dataclass(frozen=True)
@@ -316,11 +317,12 @@ SCOPES = (None, WORKER, NODE)
 SCHEDULERS: tuple[SendScheduler | None, ...] = (lbf(), lbf(interval_ms=5), lbf_work(3), fifo(), None)
 
 
-def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outcome:
+def run_seed(seed: int, scheduled: bool = False, sharing: bool = False, lines: list[str] | None = None) -> Outcome:
     """One simulated run. Raises SimulationFailure, with the seed in its text, if a promise is broken.
 
     ``scheduled``: with a send scheduler on, of which the seed decides, for a part of the run or all of it. ``sharing``:
-    tasks are told again and again to share queues in another way.
+    tasks are told again and again to share queues in another way. ``lines`` receives the journal of the run, also if it
+    fails.
     """
     rng = Random(seed)
     scenario = scenario_of(rng)
@@ -334,6 +336,8 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
     links, driver = (faults, link_rng), (hardship_of(seed), Random(f"{seed} disk"))
     polls = polls_of(seed, scenario.drain_after_ns > 0)
     cluster = Cluster(plan, rng, scenario.network, *limits, scenario.crashes, scenario.tail, *links, *driver, polls)
+    if lines is not None:
+        cluster.journal.lines = lines
     cluster.commits = SlowCommits(seed)
     room = room_of(seed)
     bounds = cluster.bounds = None if room is None else Bounds(cluster, room, seed)
@@ -367,6 +371,7 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
     counters = [
         counted for process in cluster.by_epoch.values() for t in process.tasks.values() for counted in t.counters
     ]
+    note_end(cluster)
     return Outcome(
         seed,
         plan.name,
@@ -394,7 +399,33 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False) -> Outco
         int(sink_faults.on_driver),
         0 if bounds is None else bounds.held_back,
         0 if bounds is None else bounds.pauses,
+        cluster.journal.digest(),
     )
+
+
+def note_end(cluster: Cluster) -> None:
+    """Complete the journal with what the simulation and each task counted."""
+    journal, tally, wires, driver = cluster.journal, cluster.tally, cluster.wires, cluster.driver
+    for epoch, process in sorted(cluster.by_epoch.items()):
+        for number, task in sorted(process.tasks.items()):
+            task.settle()
+            task.show()
+            for counted in task.counters:
+                journal.note(
+                    "task",
+                    *(epoch, number, counted.operator),
+                    *(counted.received, counted.emitted, counted.skipped, counted.duplicates),
+                    *(counted.reemitted, counted.completed, counted.durable, counted.feedback_messages),
+                    *(counted.hedges, counted.hedges_won, counted.hedges_wasted),
+                    *(counted.unrun, counted.unrun_hedges),
+                )
+    journal.note("network", tally.lost, tally.doubled, tally.copies_refused, tally.zombies_refused)
+    journal.note("links", wires.long_calls, wires.blocked, wires.lost)
+    journal.note("driver", driver.waited, driver.pauses, driver.long_writes, tally.restarts, tally.changed_plans)
+    journal.note("sinks", cluster.commits.count, cluster.drained_ns)
+    if cluster.bounds is not None:
+        journal.note("bounds", cluster.bounds.held_back, cluster.bounds.pauses)
+    journal.note("end", cluster.engine.events, cluster.coordinator.next_epoch, cluster.coordinator.recoveries)
 
 
 def share_differently(cluster: Cluster, rng: Random) -> None:

@@ -13,13 +13,15 @@ from functools import partial
 from tailrace.connector import Entry
 from tailrace.core.driverrows import DriverRows, Place
 from tailrace.errors import Fenced
+from tailrace.sim.journal import Journal
 from tailrace.sim.shapes import Row
 
 
 class Store:
     """What all sink tasks of a run have committed."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self.rows: dict[str, Counter[Row]] = {}
         self.on_driver = False
         self._entries: dict[tuple[str, int], list[Entry]] = {}
@@ -44,6 +46,7 @@ class Store:
         self._entries.setdefault((place.operator, place.task), []).extend(entries)
 
     def show(self, sink: str, row: Row) -> None:
+        self._journal.note("row", sink, row)
         self.rows.setdefault(sink, Counter())[row] += 1
 
     def entries(self, sink: str, prefixes: Mapping[str, int]) -> list[Entry]:
