@@ -5,6 +5,8 @@ Messages are lower case: the fault, then ``name=value``, then the likely cause a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 
@@ -80,6 +82,54 @@ class RingClosed(RingError):
 
 class SegmentError(RingError):
     """There is no shared memory here, or it is not what it should be. Links then go over TCP."""
+
+
+def did_you_mean(name: object, known: Iterable[str], form: str = "{}") -> str:
+    """The question that ends an error about an unknown name: the known name that is closest, or all if none is close.
+
+    Args:
+        name: what was given.
+        known: what could have been given.
+        form: how a known name is written in the question: ``"{}=…"`` for an option, ``"{!r}"`` for a value.
+
+    Example:
+        >>> did_you_mean("chekpoint", ["workers", "checkpoint"], "{}=…")
+        'did you mean checkpoint=…?'
+        >>> did_you_mean("colour", ["workers", "checkpoint"])
+        'did you mean one of workers, checkpoint?'
+    """
+    names = {known_name.lower(): known_name for known_name in known}
+    if not names:
+        return "is there none yet?"
+    close = get_close_matches(str(name)[:_LONGEST_NAME].lower(), names, n=1)
+    if close:
+        return f"did you mean {form.format(names[close[0]])}?"
+    return f"did you mean one of {', '.join(form.format(known_name) for known_name in names.values())}?"
+
+
+def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str], place: str = "") -> None:
+    """Raise ``OptionError`` for the first of the given names that is not known.
+
+    Args:
+        what: what the names are, such as ``"option"``.
+        given: the names that were given.
+        known: all names there are.
+        place: ``name=value`` of where they were given, or nothing.
+
+    Example:
+        >>> refuse_unknown("option", {"chekpoint": "state/"}, ["workers", "checkpoint"])
+        Traceback (most recent call last):
+        tailrace.errors.OptionError: unknown option: chekpoint=…: did you mean checkpoint=…?
+    """
+    names = list(known)
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        where = f"{place} " if place else ""
+        hint = did_you_mean(unknown[0], names, "{}=…")
+        raise OptionError(f"unknown {what}: {where}{unknown[0]}=…: {hint}")
+
+
+_LONGEST_NAME = 100  # characters of a name that are compared: the comparison takes quadratic time
 
 
 def shorten(value: Any, limit: int = 200) -> str:

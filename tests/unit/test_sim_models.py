@@ -73,9 +73,9 @@ def test_recordings_lie_beside_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"arrivals": {"kind": "pased"}}, r"needs \[arrivals\] with a kind: kind='pased': did you mean one of paced"),
+        ({"arrivals": {"kind": "pased"}}, r"needs \[arrivals\] with a kind: kind='pased': did you mean paced\?$"),
         ({"service": None}, r"a model needs \[service\] with a kind: kind=None"),
-        ({"taks": 5}, "unknown setting: part=model name=taks: did you mean one of arrivals, link"),
+        ({"taks": 5}, "unknown setting: part=model name=taks: did you mean tasks\\?$"),
         ({"tasks": 0}, "a model needs at least one: tasks=0"),
         ({"service": {"kind": "constant"}}, "something is missing or of the wrong type: part=service"),
         ({"queue": {"scope": "task"}}, "unknown scope: scope='task': did you mean one of 'own', 'worker', 'node'"),
@@ -166,7 +166,7 @@ def test_the_command_compares_and_writes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--policy", "osgg"], "unknown policy: policy=osgg: did you mean one of shuffle, fields"),
+        (["--policy", "osgg"], "unknown policy: policy=osgg: did you mean osg?\n"),
         (["--json", "/no/such/file"], "no such folder: /no/such"),
         (["--replay", "soon"], "unknown replay rule: replay=soon: did you mean one of adaptive_timeout, du_timeout"),
     ],

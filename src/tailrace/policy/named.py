@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, did_you_mean
 
 Policy = TypeVar("Policy")
 
@@ -27,8 +27,10 @@ class Named(Generic[Policy]):
             return self.plain[name]()
         if name in self.numbered:
             return self.numbered[name](self._number(text, name, number))
-        known = ", ".join([*self.plain, *(f"{name}=NUMBER" for name in self.numbered)])
-        raise OptionError(f"unknown {self.what}: {self.option}={text}: did you mean one of {known}?")
+        known = [*self.plain, *(f"{name}=NUMBER" for name in self.numbered)]
+        raise OptionError(
+            f"unknown {self.what}: {self.option}={text}: {did_you_mean(name + given.replace('=', '=NUMBER'), known)}"
+        )
 
     def _number(self, text: str, name: str, number: str) -> float:
         try:

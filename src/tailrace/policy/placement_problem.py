@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 
-from tailrace.errors import OptionError, shorten
+from tailrace.errors import OptionError, did_you_mean, shorten
 from tailrace.policy.placement import Node, PlacementProblem
 
 SLACK = 0.1
@@ -70,8 +70,7 @@ class _Names:
     def operator(self, name: str) -> tuple[int, ...]:
         if name in self._operators:
             return self._operators[name]
-        known = ", ".join(self._operators)
-        raise OptionError(f"no such operator: operator={shorten(name)}: did you mean one of: {known}?")
+        raise OptionError(f"no such operator: operator={shorten(name)}: {did_you_mean(name, self._operators)}")
 
     def any(self, name: str) -> tuple[int, ...]:
         if name in self._numbers:
@@ -79,7 +78,8 @@ class _Names:
         if name in self._operators:
             return self._operators[name]
         known = ", ".join(f"{operator} ({len(tasks)} tasks)" for operator, tasks in self._operators.items())
-        raise OptionError(f"no such task or operator: name={shorten(name)}: did you mean one of: {known}?")
+        hint = did_you_mean(name, self._operators)
+        raise OptionError(f"no such task or operator: name={shorten(name)} operators={known}: {hint}")
 
 
 def _check_workers(name: str, workers: int) -> int:
@@ -117,8 +117,7 @@ def _resolve_pins(names: _Names, nodes: Sequence[Node], pin: Mapping[str, str]) 
     pins: list[int | None] = [None] * len(names.tasks)
     for name, node in pin.items():
         if node not in numbers:
-            known = ", ".join(numbers)
-            raise OptionError(f"no such node: pin={name} node={shorten(node)}: did you mean one of: {known}?")
+            raise OptionError(f"no such node: pin={name} node={shorten(node)}: {did_you_mean(node, numbers)}")
         if nodes[numbers[node]].workers == 0:
             raise OptionError(f"a node without free workers takes no tasks: pin={name} node={node}")
         for task in names.any(name):

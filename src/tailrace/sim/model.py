@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, did_you_mean
 from tailrace.policy.grouping import Grouping
 from tailrace.sim.arrivals import Arrivals
 from tailrace.sim.service import Service
@@ -205,7 +205,7 @@ def _check_stages(stages: tuple[Stage, ...], workers: int) -> None:
             if name not in known:
                 raise OptionError(
                     f"a stage receives from stages before it: stage={stage.name} inputs={', '.join(stage.inputs)}: "
-                    f"did you mean one of {', '.join(known)}?"
+                    f"{did_you_mean(name, known)}"
                 )
         if len(set(stage.inputs)) < len(stage.inputs):
             raise OptionError(f"an input twice: stage={stage.name} inputs={', '.join(stage.inputs)}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
-from tailrace.errors import OptionError, shorten
+from tailrace.errors import OptionError, did_you_mean, shorten
 from tailrace.policy.hashing import stable_hash
 from tailrace.sim.arrivals import Arrivals, Paced, Poisson, Recorded
 from tailrace.sim.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls
@@ -94,7 +94,7 @@ def _service_by_kind(folder: Path) -> dict[str, Callable[[Table], Service]]:
 def _kind(part: str, table: Any, by_kind: dict[str, Callable[[Table], Any]]) -> Any:
     if not isinstance(table, dict) or table.get("kind") not in by_kind:
         kind = shorten(table.get("kind") if isinstance(table, dict) else table)
-        raise OptionError(f"a model needs [{part}] with a kind: kind={kind}: did you mean one of {', '.join(by_kind)}?")
+        raise OptionError(f"a model needs [{part}] with a kind: kind={kind}: {did_you_mean(kind, by_kind)}")
     return by_kind[table["kind"]]({name: value for name, value in table.items() if name != "kind"})
 
 
@@ -119,15 +119,15 @@ def _converted(part: str, name: str, value: Any, known: set[str]) -> tuple[str, 
         try:
             return name, _ENUMS[name](value)
         except ValueError:
-            valid = ", ".join(repr(member.value) for member in _ENUMS[name])
-            raise OptionError(f"unknown {name}: {name}={shorten(value)}: did you mean one of {valid}?") from None
+            hint = did_you_mean(value, [str(member.value) for member in _ENUMS[name]], "{!r}")
+            raise OptionError(f"unknown {name}: {name}={shorten(value)}: {hint}") from None
     if name in known:
         return name, value
     for unit, factor in _UNITS.items():
         stem = name.removesuffix(unit)
         if stem != name and f"{stem}_ns" in known and isinstance(value, int | float):
             return f"{stem}_ns", int(value * factor)
-    raise OptionError(f"unknown setting: part={part} name={name}: did you mean one of {', '.join(sorted(known))}?")
+    raise OptionError(f"unknown setting: part={part} name={name}: {did_you_mean(name, sorted(known))}")
 
 
 def _rows(folder: Path, part: str, table: Table, columns: int) -> list[list[str]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, did_you_mean
 from tailrace.policy.grouping import Grouping
 from tailrace.policy.keys import Key
 from tailrace.policy.replay import MOST_HEDGES
@@ -93,7 +93,7 @@ class Playback:
         by_name = {unit.operator.name: unit for unit in self.units.stages}
         for name in names:
             if name not in by_name:
-                raise OptionError(f"no such edge: edge={name}: did you mean one of {', '.join(by_name)}?")
+                raise OptionError(f"no such edge: edge={name}: {did_you_mean(name, by_name)}")
             why = _why_fixed(by_name[name])
             if why is not None:
                 raise OptionError(f"the edge takes no other grouping: edge={name}: {why}")

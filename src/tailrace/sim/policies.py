@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, did_you_mean
 from tailrace.policy import (
     Grouping,
     broadcast,
@@ -54,5 +54,5 @@ FIXED: dict[str, Callable[[], Grouping]] = {"broadcast": broadcast, "local": loc
 def named_policy(name: str) -> Grouping:
     known = {**POLICIES, **FIXED}
     if name not in known:
-        raise OptionError(f"unknown policy: policy={name}: did you mean one of {', '.join(known)}?")
+        raise OptionError(f"unknown policy: policy={name}: {did_you_mean(name, known)}")
     return known[name]()

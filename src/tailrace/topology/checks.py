@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
-from tailrace.errors import TopologyError, shorten
+from tailrace.errors import TopologyError, did_you_mean, shorten
 from tailrace.policy.calling import misfit
 from tailrace.policy.feedback import has_feedback
 from tailrace.policy.grouping import Grouping
@@ -66,10 +66,8 @@ def check_choice(operator: str, option: str, choices: type[_Choice], value: Any)
     try:
         return choices(value)
     except (ValueError, TypeError):
-        valid = ", ".join(repr(choice.value) for choice in choices)
-        raise TopologyError(
-            f"unknown {option}: operator={operator} {option}={shorten(value)}: did you mean one of {valid}?"
-        ) from None
+        hint = did_you_mean(value, [choice.value for choice in choices], "{!r}")
+        raise TopologyError(f"unknown {option}: operator={operator} {option}={shorten(value)}: {hint}") from None
 
 
 def check_grouping(operator: str, grouping: Any) -> Grouping:

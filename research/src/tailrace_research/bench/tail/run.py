@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, did_you_mean
 from tailrace_research.bench.engine.bare_hops import percentile
 from tailrace_research.bench.turns import Contest, Figures, Say, machine_facts, summarise, take_turns
 from tailrace_research.bench.workloads.hosting import hosted_by
@@ -76,7 +76,7 @@ def chosen_rows(rows: Sequence[Row], names: Sequence[str], *, on_spark: bool = F
     known = {row.name: row for row in rows}
     for name in names:
         if name not in known:
-            raise OptionError(f"no such row: only={name}: did you mean one of {', '.join(known)}?")
+            raise OptionError(f"no such row: only={name}: {did_you_mean(name, known)}")
         if on_spark and known[name].not_on_spark:
             raise OptionError(f"not a row for Spark: only={name}: {known[name].not_on_spark}")
     return [known[name] for name in dict.fromkeys(names)] if names else list(rows)
