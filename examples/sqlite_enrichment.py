@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import tailrace as tr
 
@@ -20,7 +21,7 @@ class LookUp:
         # A task opens in one thread and may run in another, so SQLite is told not to insist on the same one.
         self.connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, check_same_thread=False)
 
-    def process(self, order: dict) -> dict:
+    def process(self, order: dict[str, Any]) -> dict[str, Any]:
         row = self.connection.execute("SELECT name FROM users WHERE id = ?", (order["user"],)).fetchone()
         if row is None:
             raise LookupError(f"no user {order['user']}")

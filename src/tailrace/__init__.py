@@ -4,6 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tailrace.connector import Sink, Source
 from tailrace.dashboard import watch
 from tailrace.errors import (
     NotRepeatable,
@@ -17,7 +18,12 @@ from tailrace.errors import (
 )
 from tailrace.launch import launch
 from tailrace.policy import (
+    Grouping,
+    QueueScope,
+    ReplayRule,
+    SendScheduler,
     Tail,
+    Techniques,
     adaptive_timeout,
     broadcast,
     fields,
@@ -46,8 +52,21 @@ from tailrace.runtime.connectors import (
     to_parquet,
 )
 from tailrace.runtime.opening import Context
-from tailrace.runtime.run import Run
-from tailrace.topology import Stream, Topology, set_launcher, union
+from tailrace.topology import (
+    DeadLetter,
+    ErrorAction,
+    OperatorOptions,
+    Processor,
+    Run,
+    RunOptions,
+    SinkOptions,
+    SourceOptions,
+    Stream,
+    TaskKind,
+    Topology,
+    set_launcher,
+    union,
+)
 from tailrace.version import VERSION
 
 if TYPE_CHECKING:
@@ -61,14 +80,29 @@ __version__ = VERSION
 
 __all__ = [
     "Context",
+    "DeadLetter",
+    "ErrorAction",
+    "Grouping",
     "NotRepeatable",
+    "OperatorOptions",
     "OptionError",
+    "Processor",
+    "QueueScope",
+    "ReplayRule",
     "Run",
+    "RunOptions",
+    "SendScheduler",
+    "Sink",
+    "SinkOptions",
+    "Source",
+    "SourceOptions",
     "SparkMissing",
     "Stream",
     "Tail",
     "TailraceError",
     "TaskError",
+    "TaskKind",
+    "Techniques",
     "Topology",
     "TopologyError",
     "WorkerLost",

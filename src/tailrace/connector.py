@@ -9,15 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
+
+if TYPE_CHECKING:  # type checkers know defaults of type variables in all versions of Python, Python itself since 3.13
+    from typing_extensions import TypeVar
+
+    ReadT = TypeVar("ReadT", covariant=True, default=Any)
+    WrittenT = TypeVar("WrittenT", contravariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    ReadT = TypeVar("ReadT", covariant=True)
+    WrittenT = TypeVar("WrittenT", contravariant=True)
 
 
-class Record(NamedTuple):
+class Record(NamedTuple, Generic[ReadT]):
     """One tuple as a source read it."""
 
     offset: int
     due_ns: int  # when it should have been emitted; 0 means "now, whenever that is"
-    value: Any
+    value: ReadT
 
 
 @dataclass(frozen=True)
@@ -35,7 +46,7 @@ class SplitStart:
     elapsed_ns: int = 0
 
 
-class Reader(Protocol):
+class Reader(Protocol[ReadT]):
     """Reads one split. Used by one thread.
 
     A reader that wants to know how far its records are safe has a method ``committed(offset)`` besides: everything
@@ -46,7 +57,7 @@ class Reader(Protocol):
     Law: reading from offset *n* gives the records that reading from 0 gave, from *n* on.
     """
 
-    def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
+    def poll(self, limit: int, now_ns: int) -> Sequence[Record[ReadT]]:
         """Up to ``limit`` records that are there by ``now_ns``. May be empty. Should not block for long."""
         ...
 
@@ -63,7 +74,7 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
-class Source(Protocol):
+class Source(Protocol[ReadT]):
     """Where roots come from.
 
     A source whose splits may disappear once they are read, such as files, sets ``splits_may_go = True``. Otherwise a
@@ -79,7 +90,7 @@ class Source(Protocol):
         """Names of the splits, stable across restarts. Called on the driver when the run starts."""
         ...
 
-    def open(self, start: SplitStart) -> Reader: ...
+    def open(self, start: SplitStart) -> Reader[ReadT]: ...
 
 
 class Entry(NamedTuple):
@@ -107,10 +118,10 @@ class SinkContext:
             object.__setattr__(self, "first_epoch", self.epoch)
 
 
-class Writer(Protocol):
+class Writer(Protocol[WrittenT]):
     """Writes what one sink task receives. Used by one thread."""
 
-    def write(self, value: Any) -> None:
+    def write(self, value: WrittenT, /) -> None:
         """Take one row. It need not be visible, or safe, before ``commit``. Raises on a row it cannot take."""
         ...
 
@@ -119,7 +130,7 @@ class Writer(Protocol):
         ...
 
 
-class CommittingWriter(Writer, Protocol):
+class CommittingWriter(Writer[WrittenT], Protocol[WrittenT]):
     """A writer whose rows become visible together with their entries, or not at all.
 
     Law: after a crash at any point, ``recover`` in a higher epoch returns exactly the entries whose rows are or
@@ -150,7 +161,7 @@ class CommittingWriter(Writer, Protocol):
         ...
 
 
-class Sink(Protocol):
+class Sink(Protocol[WrittenT]):
     """Where rows go."""
 
     @property
@@ -158,10 +169,10 @@ class Sink(Protocol):
         """True: ``open`` returns a CommittingWriter."""
         ...
 
-    def open(self, context: SinkContext) -> Writer: ...
+    def open(self, context: SinkContext) -> Writer[WrittenT]: ...
 
 
-class DriverSink(Sink, Protocol):
+class DriverSink(Sink[WrittenT], Protocol[WrittenT]):
     """A sink with a half that lives on the driver, such as ``to_list``.
 
     Law: runs that share one sink object keep apart. A message that matters to one job only names its ``job_id``.

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
+from typing import Any, Unpack
 
 from tailrace.runtime.coordinator import LOOPBACK
 from tailrace.runtime.host import SubprocessHost
 from tailrace.runtime.needs import check_workers, free_bytes, process_limit
-from tailrace.runtime.options import RunOptions
-from tailrace.runtime.run import Run
-from tailrace.topology import Topology
+from tailrace.runtime.options import RunSettings
+from tailrace.runtime.run import HostedRun
+from tailrace.topology import RunOptions, Topology
 
 
-def launch(topology: Topology, spark: Any, **options: Any) -> Run:
+def launch(topology: Topology, spark: Any, /, **options: Unpack[RunOptions]) -> HostedRun:
     """Run on a Spark session's executors, or without one in subprocesses on this machine."""
     if spark is None:
-        chosen = RunOptions.of(options)
+        chosen = RunSettings.of(options)
         cores = os.cpu_count() or 1
         warning = check_workers(chosen.workers, cores, free_bytes(), process_limit(), chosen.start_timeout_s)
         if warning is not None:
             logging.getLogger("tailrace").warning("%s", warning)
-        return Run(topology, chosen, SubprocessHost(), LOOPBACK)
+        return HostedRun(topology, chosen, SubprocessHost(), LOOPBACK)
     from tailrace.spark.run import launch_on_spark
 
     return launch_on_spark(topology, spark, options)

@@ -31,7 +31,8 @@ from kit import assert_same_rows, homes, read_jsonl, read_parquet
 import tailrace as tr
 from tailrace.runtime.coordinator import LOOPBACK, Place
 from tailrace.runtime.host import SubprocessHost
-from tailrace.runtime.options import RunOptions
+from tailrace.runtime.options import RunSettings
+from tailrace.runtime.run import HostedRun
 from tailrace.testing.namespaces import Namespaces, why_no_namespaces
 
 WORKERS = 4
@@ -286,8 +287,8 @@ def torment(chaos: Chaos, seconds: float, rng: random.Random, network: Namespace
     assert set(homes(topology, WORKERS, "loud")) == set(range(WORKERS)), "every disk can be slow"
     prefixes = {} if network is None else {worker: network.machines[worker % 2].prefix for worker in range(WORKERS)}
     place = LOOPBACK if network is None else Place(network.address, network.address)
-    options = RunOptions(workers=WORKERS, checkpoint=chaos.folder / "checkpoint", max_pending=2000)
-    run = tr.Run(topology, options, SubprocessHost(prefixes), place)
+    options = RunSettings(workers=WORKERS, checkpoint=chaos.folder / "checkpoint", max_pending=2000)
+    run = HostedRun(topology, options, SubprocessHost(prefixes), place)
     assert run.awaitRunning(60)
     strikes = Strikes(run, rng, network, disk)
     end = time.monotonic() + seconds

@@ -10,8 +10,8 @@ from kit import assert_same_rows, finish, received, restarts, same
 import tailrace as tr
 from tailrace.runtime.coordinator import Place
 from tailrace.runtime.host import SubprocessHost
-from tailrace.runtime.options import RunOptions
-from tailrace.runtime.run import Run
+from tailrace.runtime.options import RunSettings
+from tailrace.runtime.run import HostedRun
 from tailrace.testing.namespaces import Namespaces, why_no_namespaces
 from tailrace.testing.processes import wait_until
 
@@ -28,8 +28,8 @@ def test_a_way_that_is_cut_is_noticed_and_mended(caplog: pytest.LogCaptureFixtur
     topology.source("numbers", tr.at_rate(range(ROWS), 400)).map("same", same).sink("out", out)
     with Namespaces(2) as network:
         host = SubprocessHost({worker: machine.prefix for worker, machine in enumerate(network.machines)})
-        options = RunOptions(workers=2, heartbeat_timeout_s=1.5)
-        run = Run(topology, options, host, Place(network.address, network.address))
+        options = RunSettings(workers=2, heartbeat_timeout_s=1.5)
+        run = HostedRun(topology, options, host, Place(network.address, network.address))
         try:
             wait_until(lambda: received(run, "out") > 100, 60, "the first rows")
             for machine in network.machines:

@@ -202,9 +202,8 @@ def test_options_come_from_the_spark_configuration(spark: SparkSession) -> None:
         with running_on(spark, forever(), workers=1) as run:
             assert len(run.workerPids()) == 1
         spark.conf.set("spark.tailrace.worker", "3")
-        with pytest.raises(
-            tr.OptionError, match=r"unknown option in the Spark configuration: spark\.tailrace\.worker=3"
-        ):
+        expected = r"Spark configuration: spark\.tailrace\.worker=3: did you mean spark\.tailrace\.workers\?$"
+        with pytest.raises(tr.OptionError, match=f"^unknown option in the {expected}"):
             forever().run(spark)
     finally:
         spark.conf.unset("spark.tailrace.workers")

@@ -16,7 +16,7 @@ from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.connectors import from_iterable, to_list
 from tailrace.runtime.control import A_COPY
 from tailrace.runtime.coordinator import LOOPBACK, CoordinatorServer
-from tailrace.runtime.options import RunOptions
+from tailrace.runtime.options import RunSettings
 from tailrace.topology import Topology
 
 
@@ -78,7 +78,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     topology.source("s", from_iterable(range(3))).sink("out", to_list())
     plan = make_plan(topology, 1)
     checkpoint = Checkpoint(None, plan)
-    server = CoordinatorServer(plan, RunOptions(workers=1), NoHost(), checkpoint, "run", LOOPBACK)
+    server = CoordinatorServer(plan, RunSettings(workers=1), NoHost(), checkpoint, "run", LOOPBACK)
     now = [0]
     monkeypatch.setattr(module, "system_clock", lambda: now[0])
     yield Driver(server, lambda ns: now.__setitem__(0, ns))

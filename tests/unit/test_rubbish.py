@@ -11,7 +11,7 @@ import pytest
 
 import tailrace as tr
 from tailrace.errors import TailraceError
-from tailrace.runtime.options import RunOptions
+from tailrace.runtime.options import RunSettings
 
 RUBBISH: list[Any] = [
     *(None, 0, -1, 10**30, True, 1.5, float("nan"), float("inf"), "", "no", "日本", b"b", [], (), {}, {1}),
@@ -52,8 +52,8 @@ def calls(value: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield rule.__name__, lambda rule=rule: rule(value)
     for technique in ("replay", "shared_queues", "send"):
         yield f"Tail {technique}", lambda technique=technique: tr.Tail(**{technique: value})
-    for option in (field.name for field in fields(RunOptions)):
-        yield f"run {option}", lambda option=option: RunOptions.of({option: value})
+    for option in (field.name for field in fields(RunSettings)):
+        yield f"run {option}", lambda option=option: RunSettings.of({option: value})
     yield "from_iterable", lambda: tr.from_iterable(value)
     yield "at_rate", lambda: tr.at_rate(value, 10)
     yield "at_rate rate", lambda: tr.at_rate([1], value)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from tailrace.errors import OptionError
-from tailrace.runtime.options import RunOptions
+from tailrace.runtime.options import RunSettings
+from tailrace.topology import RunOptions
 
 
 @pytest.mark.parametrize(
@@ -49,10 +50,20 @@ from tailrace.runtime.options import RunOptions
 )
 def test_values_that_make_no_sense(options: dict[str, Any], text: str) -> None:
     with pytest.raises(OptionError) as refusal:
-        RunOptions.of(options)
+        RunSettings.of(options)
     assert str(refusal.value) == text
 
 
-def test_an_unknown_option_is_named_beside_the_known_ones() -> None:
-    with pytest.raises(OptionError, match=r"^unknown option: maxpending; known=checkpoint, feedback_share, heartbeat_"):
-        RunOptions.of({"maxpending": 3})
+def test_an_unknown_option_is_answered_with_the_one_that_was_meant() -> None:
+    with pytest.raises(OptionError, match=r"^unknown option: maxpending=…: did you mean max_pending=…\?$"):
+        RunSettings.of({"maxpending": 3})
+    with pytest.raises(OptionError, match=r"^unknown option: chekpoint=…: did you mean checkpoint=…\?$"):
+        RunSettings.of({"chekpoint": "state/"})
+    with pytest.raises(OptionError, match=r"^unknown option: colour=…: did you mean one of workers=…, checkpoint=…, "):
+        RunSettings.of({"colour": "red"})
+
+
+def test_every_option_is_described_with_the_type_that_it_has() -> None:
+    described, held = get_type_hints(RunOptions), get_type_hints(RunSettings)
+    described["workers"] = int  # None stands for the default
+    assert described == held

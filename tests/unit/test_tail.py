@@ -12,7 +12,7 @@ import tailrace as tr
 from tailrace.cli import main
 from tailrace.core.coordinator import Coordinator, CoordinatorLimits
 from tailrace.core.messages import Assign, Command, Ready, Registered, Send, Techniques
-from tailrace.runtime.options import RunOptions
+from tailrace.runtime.options import RunSettings
 
 HEDGING = tr.Tail(replay=tr.fixed_timeout(20))
 LIMITS = CoordinatorLimits(10**9, 10**10, 10**8, 10**8, 10**9, 3)
@@ -26,8 +26,13 @@ LIMITS = CoordinatorLimits(10**9, 10**10, 10**8, 10**8, 10**9, 3)
             "not a replay rule: replay=<function adaptive_timeout",
         ),
         (lambda: tr.Tail(replay="soon"), "not a replay rule: replay='soon': did you mean adaptive_timeout()?"),  # type: ignore[arg-type]
-        (lambda: RunOptions.of({"tail": 5}), "not a tail: tail=5: did you mean Tail(replay=…)?"),
-        (lambda: tr.Tail().changed({"reply": None}), "unknown technique: reply; known=replay, shared_queues, send"),
+        (lambda: RunSettings.of({"tail": 5}), "not a tail: tail=5: did you mean Tail(replay=…)?"),
+        (lambda: tr.Tail().changed({"reply": None}), "unknown technique: reply=…: did you mean replay=…?"),  # type: ignore[typeddict-unknown-key]
+        (lambda: tr.Tail(reply=None), "unknown technique: reply=…: did you mean replay=…?"),  # type: ignore[call-arg]
+        (
+            lambda: tr.Tail(colour=None),  # type: ignore[call-arg]
+            "unknown technique: colour=…: did you mean one of replay=…, shared_queues=…, send=…?",
+        ),
         (
             lambda: tr.Tail(shared_queues="cluster"),
             "not a way to share queues: shared_queues='cluster': did you mean 'worker' or 'node'?",

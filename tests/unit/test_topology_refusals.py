@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.errors import TopologyError
+from tailrace.errors import OptionError, TopologyError
 from tailrace.policy import Shuffle, fields, local, shuffle
 from tailrace.topology import (
     Stream,
@@ -70,8 +70,8 @@ def lines(topology: Topology) -> Stream:
     return topology.source("lines", AnySource(), tasks=2)
 
 
-def text_of(call: Any, *args: Any, **kwargs: Any) -> str:
-    with pytest.raises(TopologyError) as caught:
+def text_of(call: Any, *args: Any, error: type[Exception] = TopologyError, **kwargs: Any) -> str:
+    with pytest.raises(error) as caught:
         call(*args, **kwargs)
     return str(caught.value)
 
@@ -113,9 +113,19 @@ def test_a_source_needs_a_number_of_tasks(topology: Topology) -> None:
 
 
 def test_unknown_kind(lines: Stream) -> None:
-    assert text_of(lines.map, "x", str, kind="gpu") == (
-        "unknown kind: operator=x kind='gpu': did you mean one of 'auto', 'cpu', 'blocking'?"
-    )
+    assert text_of(lines.map, "x", str, kind="gpu") == ("unknown kind: operator=x kind='gpu': did you mean 'cpu'?")
+
+
+def test_unknown_parameters(topology: Topology, lines: Stream) -> None:
+    for declare, body in ((lines.map, str), (lines.flat_map, str.split), (lines.filter, bool), (lines.map_batch, list)):
+        expected = "unknown parameter: operator=x statefull=…: did you mean stateful=…?"
+        assert text_of(declare, "x", body, statefull=True, error=OptionError) == expected
+    expected = "unknown parameter: operator=x taks=…: did you mean tasks=…?"
+    assert text_of(lines.sink, "x", AnySink(), taks=2, error=OptionError) == expected
+    assert text_of(topology.source, "x", AnySource(), taks=2, error=OptionError) == expected
+    expected = "unknown parameter: operator=x stateful=…: did you mean one of tasks=…, grouping=…, kind=…, on_error=…?"
+    assert text_of(lines.sink, "x", AnySink(), stateful=True, error=OptionError) == expected
+    assert [operator.name for operator in topology.operators] == ["lines"]
 
 
 def test_unknown_on_error(lines: Stream) -> None:
@@ -279,10 +289,10 @@ def test_local_after_one_task_per_worker(lines: Stream) -> None:
 
 def test_connecting_what_is_not_there(topology: Topology, lines: Stream) -> None:
     assert text_of(topology.connect, "lines", "nowhere") == (
-        "no such operator: topology=enrich operator='nowhere': did you mean one of: lines?"
+        "no such operator: topology=enrich operator='nowhere': did you mean one of lines?"
     )
     assert text_of(Topology("empty").operator, "x") == (
-        "no such operator: topology=empty operator='x': did you mean one of: none yet?"
+        "no such operator: topology=empty operator='x': is there none yet?"
     )
 
 

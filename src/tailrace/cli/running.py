@@ -23,9 +23,10 @@ from tailrace import Run, Tail, TailraceError, Topology
 from tailrace.cli import common
 from tailrace.cli.common import SPARE_SLOTS, Conf, conf_option, errors_for_people, host_option, master_option
 from tailrace.dashboard import follow, render_summary
+from tailrace.errors import did_you_mean
 from tailrace.policy.replay_named import named_replay
 from tailrace.policy.send_named import named_send
-from tailrace.policy.tail import PLAIN
+from tailrace.policy.tail import PLAIN, checked_scope
 from tailrace.signals import terminable
 
 GLANCE_S = 0.1  # how soon a new progress is written down; there is one a second
@@ -112,7 +113,8 @@ def run(
         spark = stack.enter_context(common.session(host, master, conf, slots))
         rule = None if replay is None else named_replay(replay)
         scheduler = None if send is None else named_send(send)
-        chosen = Tail(rule, shared_queues, scheduler)
+        scope = None if shared_queues is None else checked_scope(shared_queues)
+        chosen = Tail(rule, scope, scheduler)
         tail = None if chosen == PLAIN else chosen
         options: dict[str, Any] = {"workers": workers, "checkpoint": checkpoint, "state": state, "record": record}
         options["tail"] = tail
@@ -133,7 +135,9 @@ def load_topology(place: str) -> Topology:
     names = ", ".join(found) or "none"
     if name:
         if name not in found:
-            raise click.BadParameter(f"no such topology: {path}:{name}; topologies={names}", param_hint="FILE.py")
+            hint = did_you_mean(name, found) if found else "is it inside a function?"
+            fault = f"no such topology: {path}:{name}; topologies={names}; {hint}"
+            raise click.BadParameter(fault, param_hint="FILE.py")
         return found[name]
     if not found:
         raise click.BadParameter(

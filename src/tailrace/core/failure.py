@@ -7,6 +7,7 @@ import traceback
 from typing import Any
 
 from tailrace.errors import TailraceError, TaskError, shorten
+from tailrace.topology import DeadLetter
 
 CAUGHT = BaseException
 """What a user function may raise without taking the worker with it: anything. No signal raises in a worker's threads,
@@ -47,7 +48,7 @@ def task_error(operator: str, task: int, value: Any, error: BaseException) -> Ta
     return TaskError(operator, task, shorten(value), traceback_of(error))
 
 
-def dead_letter(operator: str, task: int, value: Any, error: BaseException) -> dict[str, Any]:
+def dead_letter(operator: str, task: int, value: Any, error: BaseException) -> DeadLetter:
     """What goes to the dead letters. Always made of JSON types, so that any sink can take it."""
     return {
         "operator": operator,

@@ -31,7 +31,7 @@ from tailrace.policy.send_lbf import LargestBacklogFirst, LargestWorkFirst, lbf,
 from tailrace.policy.send_round_robin import RoundRobin, round_robin
 from tailrace.policy.shuffle import Shuffle, shuffle
 from tailrace.policy.storm_load_aware import StormLoadAware, storm_load_aware
-from tailrace.policy.tail import Tail
+from tailrace.policy.tail import QueueScope, Tail, Techniques
 
 __all__ = [
     "ALL",
@@ -66,6 +66,7 @@ __all__ = [
     "PlacementRule",
     "PowerOfTwo",
     "Pull",
+    "QueueScope",
     "Receiver",
     "ReplayRule",
     "Replayer",
@@ -76,6 +77,7 @@ __all__ = [
     "Shuffle",
     "StormLoadAware",
     "Tail",
+    "Techniques",
     "Waiting",
     "adaptive_timeout",
     "broadcast",

@@ -3,45 +3,99 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeGuard
 
-from tailrace.errors import OptionError, shorten
+from tailrace.errors import OptionError, refuse_unknown, shorten
 from tailrace.policy.replay import ReplayRule
 from tailrace.policy.send import SendScheduler
 
-WORKER, NODE = "worker", "node"
+QueueScope = Literal["worker", "node"]
+"""Whose tasks of an operator draw from one queue."""
+
+WORKER: Final = "worker"
+NODE: Final = "node"
+
+
+class Techniques(TypedDict, total=False):
+    """What ``Tail`` and ``run.tail`` take. ``None`` switches a technique off."""
+
+    replay: ReplayRule | None
+    """Which late roots are emitted once more, as a hedge."""
+
+    shared_queues: QueueScope | None
+    """Whose tasks of an operator draw from one queue: those of a worker, or those of all workers of a node."""
+
+    send: SendScheduler | None
+    """Which task of an operator in one worker sends next to other workers."""
 
 
 @dataclass(frozen=True)
 class Tail:
-    """What is on. Nothing, unless said."""
+    """The techniques against the latency tail that are on. Each is off unless it is given.
 
-    replay: ReplayRule | None = None  # which late roots are emitted once more
-    shared_queues: str | None = None  # "worker" or "node": whose tasks of an operator draw from one queue
-    send: SendScheduler | None = None  # which task of an operator in one worker sends next to other workers
+    Args:
+        replay: which late roots are emitted once more, as a hedge: ``adaptive_timeout()``, ``fixed_timeout(ms)``, …
+        shared_queues: whose tasks of an operator draw from one queue: those of a ``"worker"``, or of a ``"node"``.
+        send: which task of an operator in one worker sends next to other workers: ``lbf()``, ``round_robin()``, …
+
+    Example:
+        >>> tr.Tail(replay=tr.adaptive_timeout(), shared_queues="worker").names()
+        {'replay': 'adaptive_timeout', 'shared_queues': 'worker', 'send': None}
+    """
+
+    replay: ReplayRule | None = None
+    shared_queues: QueueScope | None = None
+    send: SendScheduler | None = None
+
+    if not TYPE_CHECKING:  # type checkers see the dataclass's own signature
+
+        def __new__(cls, *rules: Any, **techniques: Any) -> Tail:
+            refuse_unknown("technique", techniques, _NAMES)
+            return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if self.replay is not None and not _is_replay_rule(self.replay):
             raise OptionError(f"not a replay rule: replay={shorten(self.replay)}: did you mean adaptive_timeout()?")
-        if self.shared_queues not in (None, WORKER, NODE):
-            raise OptionError(
-                f"not a way to share queues: shared_queues={shorten(self.shared_queues)}: "
-                "did you mean 'worker' or 'node'?"
-            )
+        if self.shared_queues is not None:
+            checked_scope(self.shared_queues)
         if self.send is not None:
             _check_scheduler(self.send)
 
-    def changed(self, techniques: dict[str, Any]) -> Tail:
-        """The same but for these."""
-        known = [field.name for field in fields(self)]
-        unknown = sorted(set(techniques) - set(known))
-        if unknown:
-            raise OptionError(f"unknown technique: {', '.join(unknown)}; known={', '.join(known)}")
+    def changed(self, techniques: Techniques) -> Tail:
+        """The same techniques but for those given.
+
+        Args:
+            techniques: new rules by the names of this class's fields; ``None`` switches one off.
+
+        Example:
+            >>> tr.Tail(shared_queues="worker").changed({"send": tr.lbf()}).names()
+            {'replay': None, 'shared_queues': 'worker', 'send': 'lbf'}
+        """
+        refuse_unknown("technique", techniques, _NAMES)
         return replace(self, **techniques)
 
     def names(self) -> dict[str, str | None]:
-        """Each technique, and the name of the rule that is on."""
-        return {field.name: _name(getattr(self, field.name)) for field in fields(self)}
+        """Each technique, with the name of its rule; ``None`` if it is off.
+
+        Example:
+            >>> tr.Tail(send=tr.lbf()).names()
+            {'replay': None, 'shared_queues': None, 'send': 'lbf'}
+        """
+        return {name: _name(getattr(self, name)) for name in _NAMES}
+
+
+_NAMES = tuple(field.name for field in fields(Tail))
+
+
+def checked_scope(value: object) -> QueueScope:
+    """``value`` if it says whose tasks share queues."""
+    if _is_scope(value):
+        return value
+    raise OptionError(f"not a way to share queues: shared_queues={shorten(value)}: did you mean 'worker' or 'node'?")
+
+
+def _is_scope(value: object) -> TypeGuard[QueueScope]:
+    return value in (WORKER, NODE)
 
 
 def _is_replay_rule(rule: Any) -> bool:

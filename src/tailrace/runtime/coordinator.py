@@ -51,7 +51,7 @@ from tailrace.runtime.control import (
 from tailrace.runtime.display import Display
 from tailrace.runtime.host import Host
 from tailrace.runtime.load import LoadMeter
-from tailrace.runtime.options import RESTART, RunOptions
+from tailrace.runtime.options import RESTART, RunSettings
 from tailrace.runtime.process import raise_file_limit
 from tailrace.runtime.storer import Storer
 from tailrace.runtime.workerlines import WorkerLines
@@ -93,7 +93,7 @@ class CoordinatorServer:
     """Runs one topology until it is done, stopped or failed."""
 
     def __init__(
-        self, plan: Plan, options: RunOptions, host: Host, checkpoint: Checkpoint, run_id: str, place: Place
+        self, plan: Plan, options: RunSettings, host: Host, checkpoint: Checkpoint, run_id: str, place: Place
     ) -> None:
         self.plan = plan
         self.started_ns = system_clock()

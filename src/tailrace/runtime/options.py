@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.core.allowance import FEEDBACK_SHARE
 from tailrace.core.coordinator import CoordinatorLimits
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.outgoing import OUTGOING_TUPLES
-from tailrace.errors import OptionError, shorten
+from tailrace.errors import OptionError, refuse_unknown, shorten
 from tailrace.policy.numbers import is_number
 from tailrace.policy.tail import NODE, PLAIN, WORKER, Tail
 
@@ -39,12 +40,12 @@ the lease is for a machine or a network that vanished.
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """Options of ``Topology.run``."""
+class RunSettings:
+    """The options of a run, checked, with their defaults. ``tailrace.topology.RunOptions`` describes each."""
 
     workers: int = 2
     checkpoint: str | PathLike[str] | None = None  # a folder that a later run can resume from
-    state: str | None = None  # "restart": operators with state may begin anew where a checkpoint is resumed
+    state: Literal["restart"] | None = None  # state that silently begins empty would give wrong results
     max_pending: int = 65_536  # roots a source task may have under way; bounds memory, and rate x commit interval
     heartbeat_timeout_s: float = 3.0  # a function that holds the interpreter longer counts as dead
     start_timeout_s: float = 60.0  # a busy machine can take long to start an interpreter
@@ -56,7 +57,7 @@ class RunOptions:
     feedback_share: float = FEEDBACK_SHARE  # of a core that load-aware groupings may take in a worker to tell of load
     outgoing_tuples: int = OUTGOING_TUPLES  # that a task under a send scheduler may have waiting to leave its worker
     link_mbps: float | None = None  # megabits a second that may leave: for benches, and to keep queues here
-    link_scope: str = WORKER  # or "node": whether that is for each worker, or for those of a machine together
+    link_scope: Literal["worker", "node"] = WORKER  # "node" needs shared memory
     ring: bool = True  # shared memory between workers of one machine; without it they talk over TCP
     plaintext: bool = False  # run in a Spark session that is told to encrypt, which Tailrace cannot do
 
@@ -117,11 +118,9 @@ class RunOptions:
             raise OptionError("a node's link without a limit: link_scope='node': how much is it, link_mbps=…?")
 
     @classmethod
-    def of(cls, options: dict[str, Any]) -> RunOptions:
-        known = {field.name for field in fields(cls)}
-        unknown = sorted(set(options) - known)
-        if unknown:
-            raise OptionError(f"unknown option: {', '.join(unknown)}; known={', '.join(sorted(known))}")
+    def of(cls, options: Mapping[str, Any]) -> RunSettings:
+        known = [field.name for field in fields(cls)]
+        refuse_unknown("option", options, known)
         return cls(**options)
 
     @property

@@ -1,4 +1,4 @@
-"""A running topology, with a handle that reads like PySpark's ``StreamingQuery``."""
+"""A run as its driver holds it: the coordinator, its progress reports, and the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import uuid
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, Unpack
 
 from tailrace.core.coordinator import Phase
 from tailrace.core.hedging import check_hedging
@@ -17,16 +17,16 @@ from tailrace.core.plan import Plan, make_plan
 from tailrace.core.sharing import check_sharing
 from tailrace.errors import OptionError, TailraceError, headline, shorten
 from tailrace.policy.numbers import is_number
-from tailrace.policy.tail import NODE, Tail
+from tailrace.policy.tail import NODE, Tail, Techniques
 from tailrace.runtime import leaving
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.coordinator import CoordinatorServer, Place
 from tailrace.runtime.host import Host
-from tailrace.runtime.options import RunOptions
+from tailrace.runtime.options import RunSettings
 from tailrace.runtime.recorder import check_folder
 from tailrace.runtime.remains import remains
 from tailrace.signals import terminable
-from tailrace.topology import Role, Topology
+from tailrace.topology import Role, Run, Topology
 
 logger = logging.getLogger("tailrace")
 
@@ -36,10 +36,10 @@ KEPT = 100
 """Progress reports that ``recentProgress`` holds, as in PySpark."""
 
 
-class Run:
-    """The handle of a run. All waiting methods may be called from several threads."""
+class HostedRun(Run):
+    """A run whose coordinator is in this process and whose workers a host provides: Spark, or this machine."""
 
-    def __init__(self, topology: Topology, options: RunOptions, host: Host, place: Place) -> None:
+    def __init__(self, topology: Topology, options: RunSettings, host: Host, place: Place) -> None:
         self.name = topology.name
         self.runId = str(uuid.uuid4())
         self._options = options
@@ -93,11 +93,6 @@ class Run:
         return list(self._recent)
 
     def awaitTermination(self, timeout: float | None = None) -> bool:
-        """Wait until the run ends, by itself, by ``stop`` or by an error, which is raised. False on timeout.
-
-        Ctrl-C drains the run and stops it before KeyboardInterrupt is raised; a second one gives up. So does SIGTERM,
-        unless it has a handler already, and then raises SystemExit.
-        """
         timeout = _checked(timeout)
         with terminable():
             try:
@@ -111,11 +106,6 @@ class Run:
         return ended
 
     def stop(self, timeout: float | None = None) -> None:
-        """Drain and stop: sources read no more, everything read becomes durable, sinks close, workers leave.
-
-        With a timeout, what is not done by then is given up: the next run with the same checkpoint goes on there.
-        ``exception()`` and a warning tell of it. Ctrl-C while it waits gives up as well.
-        """
         timeout = _checked(timeout)
         begun = self._server.phase is not Phase.STARTING
         self._server.drain()
@@ -151,7 +141,6 @@ class Run:
         )
 
     def exception(self) -> Exception | None:
-        """What the run has failed with; None if it has not, or goes on."""
         return self._see_error() if not self.isActive else None
 
     @property
@@ -169,10 +158,6 @@ class Run:
             raise error
 
     def processAllAvailable(self, timeout: float | None = None) -> None:
-        """Wait until all that sources can read now has been read and is durable, or the run has ended.
-
-        A source that can always be read, such as an endless generator, never gets there: give a timeout.
-        """
         timeout = _checked(timeout)
         if not self._server.running.wait(timeout):
             raise TimeoutError(f"not all workers are up: run={self.name} timeout={timeout}")
@@ -186,13 +171,7 @@ class Run:
 
     # -- besides
 
-    def tail(self, **techniques: Any) -> Tail:
-        """Switch techniques against the tail while the run goes on. Returns what is on.
-
-        ``run.tail(shared_queues="worker", replay=None)``: nothing is restarted, what is not named stays as it is, and
-        what no operator could follow is refused as at the start. A task follows when its call has ended. Without
-        arguments it only tells.
-        """
+    def tail(self, **techniques: Unpack[Techniques]) -> Tail:
         with self._switching:
             changed = self._server.tail.changed(techniques)
             self._options.check(changed)
@@ -208,18 +187,15 @@ class Run:
             return changed
 
     def awaitRunning(self, timeout: float | None = None) -> bool:
-        """Wait until all workers are up and sources have begun, or the run has ended."""
         return self._server.running.wait(_checked(timeout))
 
     def workerPids(self) -> dict[int, int]:
-        """Process ids of the workers that are up, by worker number."""
         return self._server.pids()
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Drain and stop. Raises what the run has failed with, unless that is known or the block has failed itself."""
         if self.isActive:
             self.stop(timeout=None if kind is None else leaving.AFTER_AN_ERROR_S)
         if kind is None and self._unseen_error is not None:

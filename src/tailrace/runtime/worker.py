@@ -46,7 +46,7 @@ from tailrace.runtime.needs import file_limit, free_shared_bytes, links_of, why_
 from tailrace.runtime.nodelinks import NodeLinks
 from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.opening import Opener
-from tailrace.runtime.options import BEAT_S, RunOptions
+from tailrace.runtime.options import BEAT_S, RunSettings
 from tailrace.runtime.pools import Pools
 from tailrace.runtime.process import arm_watchdog, disarm_watchdog, prepare_process, set_aside
 from tailrace.runtime.recorder import Recorder, describe
@@ -97,7 +97,7 @@ class WorkerProcess:
         self._plan: Plan | None = None
         self._others: list[int] = []
         self._setup: Setup | None = None
-        self._lease_s = RunOptions().lease_s  # without a word from the driver for so long, it is gone, or we are
+        self._lease_s = RunSettings().lease_s  # without a word from the driver for so long, it is gone, or we are
         self._opener: Opener | None = None
         self._recorder: Recorder | None = None
         self._failed = False
@@ -310,7 +310,7 @@ class WorkerProcess:
         setup = self._setup
         assert setup is not None
         plan: Plan = pickle.loads(setup.plan)
-        options: RunOptions = setup.options
+        options: RunSettings = setup.options
         self._plan = plan
         why = why_no_rings(links_of(plan, self.worker), file_limit(), free_shared_bytes())
         if why is not None and self._dialer.rings_of is not None:

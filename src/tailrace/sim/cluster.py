@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Unpack
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.core.circle import Circle
@@ -31,7 +31,7 @@ from tailrace.core.messages import (
 from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
-from tailrace.policy.tail import PLAIN, Tail
+from tailrace.policy.tail import PLAIN, Tail, Techniques
 from tailrace.sim.commits import SlowCommits
 from tailrace.sim.driver import NONE, Driver, Hardship
 from tailrace.sim.engine import Engine
@@ -217,7 +217,7 @@ class Cluster:
 
         self.driver.post(leader, begin)
 
-    def switch(self, **techniques: Any) -> None:
+    def switch(self, **techniques: Unpack[Techniques]) -> None:
         """The user switches techniques. A coordinator that crashes later has not heard of it."""
         leader = self.coordinator
         self.driver.post(leader, lambda: leader.switch(leader.tail.changed(techniques)))

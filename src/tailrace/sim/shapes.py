@@ -15,7 +15,7 @@ from typing import Any
 from tailrace.connector import Reader, Record, SinkContext, SplitStart, Writer
 from tailrace.core.plan import Plan, make_plan
 from tailrace.policy import broadcast, fields, least_work, local, osg, partial_key, pull, shuffle
-from tailrace.policy.tail import NODE, WORKER
+from tailrace.policy.tail import NODE, WORKER, QueueScope
 from tailrace.topology import Port, Role, Topology, union
 
 Row = tuple[Any, ...]
@@ -217,7 +217,7 @@ class Case:
     plan: Plan
     rows: Rows  # at each committing sink
     rows_by_root: Mapping[tuple[int, int], Rows]  # (split index, offset) -> the rows that come of this root
-    shared_queues: str | None  # at the start
+    shared_queues: QueueScope | None  # at the start
     other_sinks: tuple[Plan, ...]  # the same with a task less, or one more, at sinks whose rows do not depend on it
 
 
@@ -243,7 +243,7 @@ def _with_other_sinks(shape: int, workers: int, roots: int, change: int) -> Plan
     return make_plan(topology, workers)
 
 
-def _shared_by(shape: Callable[[Topology, int], None], workers: int) -> str | None:
+def _shared_by(shape: Callable[[Topology, int], None], workers: int) -> QueueScope | None:
     """By node where there is a machine with some of the workers and one with the others."""
     if shape not in SHARED:
         return None

@@ -32,7 +32,7 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from tailrace.clock import SECOND_NS
-from tailrace.connector import Entry, SinkContext
+from tailrace.connector import CommittingWriter, Entry, SinkContext
 from tailrace.errors import OptionError, TailraceError, shorten
 from tailrace.runtime.connectors.columns import Columns
 from tailrace.runtime.connectors.disk import make_directory, sync_directory, write_file
@@ -57,7 +57,7 @@ class StreamSink:
     max_tasks: int
     committing: bool = True
 
-    def open(self, context: SinkContext) -> StreamWriter:
+    def open(self, context: SinkContext) -> CommittingWriter[Any]:
         if context.tasks > self.max_tasks:
             raise OptionError(
                 f"sink has more tasks than batch ids: class={self.data_source.__name__} tasks={context.tasks} "
@@ -293,10 +293,28 @@ def to_data_source(
 ) -> StreamSink:
     """Write rows with the stream writer of a PySpark Python data source, **each once** if it is idempotent by batch id.
 
-    Rows are dicts, tuples or Rows that fit ``schema``. ``log`` is a folder that all workers reach, one for each job
-    and sink. A batch is committed ``roll_seconds`` after its first row, or once it has ``roll_rows`` rows. Batch ids
-    rise by 1, from 0; with ``max_tasks=n`` task *t* uses ``t``, ``t + n``, ``t + 2n`` and so on, and they come in no
-    order: only for data sources that remember each id, not just the highest.
+    Rows are dicts, tuples or Rows that fit the schema. Batch ids rise by 1, from 0.
+
+    Args:
+        data_source: a subclass of ``pyspark.sql.datasource.DataSource`` with a stream writer.
+        options: its options, as for ``df.writeStream.options``.
+        schema: the columns, as a ``StructType`` or in Spark's words: ``"id long, name string"``.
+        log: a folder that all workers reach, one for each job and sink.
+        roll_seconds: a batch is committed so long after its first row.
+        roll_rows: a batch is committed once it has as many rows.
+        max_tasks: how many tasks the sink may have. With *n* of them task *t* uses the batch ids *t*, *t + n*, *t + 2n*
+            and so on, in no order among tasks: only for data sources that remember each id, not just the highest.
+
+    Example:
+        >>> class Table(DataSource):
+        ...     @classmethod
+        ...     def name(cls) -> str:
+        ...         return "table"
+        ...     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        ...         raise NotImplementedError("writes rows to somewhere")
+        >>> numbers = tr.Topology("numbers").source("numbers", tr.from_iterable(range(10)))
+        >>> rows = numbers.map("row", lambda number: {"number": number})
+        >>> rows.sink("out", tr.to_data_source(Table, schema="number long", log="log/"))
     """
     source = check_class(data_source, "to_data_source")
     checked = check_options(source, options)

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.connector import Record, SplitStart
+from tailrace.connector import Reader, Record, SplitStart
 from tailrace.errors import NotRepeatable, OptionError, TailraceError, shorten
 from tailrace.runtime.connectors.ahead import close_iterator
 from tailrace.runtime.connectors.fingerprint import describe, matches
@@ -47,7 +47,7 @@ class StreamSource:
     def splits(self, tasks: int) -> Sequence[str]:
         return [SPLIT]
 
-    def open(self, start: SplitStart) -> StreamReader:
+    def open(self, start: SplitStart) -> Reader[dict[str, Any]]:
         return StreamReader(self, start)
 
 
@@ -185,11 +185,29 @@ def from_data_source(
 ) -> StreamSource:
     """Read the stream of a PySpark Python data source. Rows come as dicts by the names of its schema.
 
-    ``log`` is a folder that all workers reach, one for each job and source: it holds which offsets were read as which
-    batch, so that the same rows are read after a crash. ``schema`` replaces what the data source's ``schema()`` says.
-    The data source is asked for more when all rows are read, at most every ``poll_ms`` while there are none. With
-    ``available_now`` the source ends when nothing more is there; otherwise it never does. One task reads, however
-    many there are.
+    One task reads, however many there are. The data source is asked for more when all rows are read.
+
+    Args:
+        data_source: a subclass of ``pyspark.sql.datasource.DataSource`` with a stream reader.
+        options: its options, as for ``spark.readStream.options``.
+        log: a folder that all workers reach, one for each job and source. It holds which offsets were read as which
+            batch, so that the same rows are read after a crash.
+        schema: replaces what the data source's ``schema()`` says.
+        poll_ms: milliseconds between two questions while there are no rows.
+        available_now: whether the source ends when nothing more is there. Otherwise it never ends.
+
+    Example:
+        >>> class Numbers(DataSource):
+        ...     @classmethod
+        ...     def name(cls) -> str:
+        ...         return "numbers"
+        ...     def schema(self) -> str:
+        ...         return "number long"
+        ...     def simpleStreamReader(self, schema: Any) -> Any:
+        ...         raise NotImplementedError("reads numbers from somewhere")
+        >>> source = tr.from_data_source(Numbers, log="log/", available_now=True)
+        >>> tr.Topology("numbers").source("numbers", source)
+        Stream(numbers.main)
     """
     source = check_class(data_source, "from_data_source")
     checked = check_options(source, options)

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
-from tailrace.connector import Record, SplitStart
+from tailrace.connector import Reader, Record, SplitStart
 from tailrace.errors import NotRepeatable, OptionError, TailraceError, shorten
 from tailrace.runtime.connectors.ahead import close_iterator
 from tailrace.runtime.connectors.files import absolute
@@ -45,7 +45,7 @@ class DataFrameSource:
     def splits(self, tasks: int) -> Sequence[str]:
         return [path.name for path in _files(self.folder)]
 
-    def open(self, start: SplitStart) -> FileReader:
+    def open(self, start: SplitStart) -> Reader[dict[str, Any]]:
         return FileReader(self.folder / start.split, start, self.instants)
 
     def delete(self) -> None:
@@ -119,12 +119,23 @@ class FileReader:
 
 
 def from_dataframe(df: DataFrame, *, splits: int | None = None, folder: str | Path | None = None) -> DataFrameSource:
-    """Read the rows of a DataFrame, as dicts, and end. **Runs a Spark job at once**, which writes them to ``folder``.
+    """Read the rows of a DataFrame, as dicts, and end. **Runs a Spark job at once**, which writes them to a folder.
 
-    The driver and all workers must reach ``folder`` under the same path; without one it is a temporary folder of this
-    machine, deleted when the driver ends or by ``delete()``. A folder that holds a finished DataFrame of the
-    same columns is read as it is: give one where a checkpoint is to be resumed. ``splits`` is the number of files, by
-    default that of the DataFrame's partitions.
+    Args:
+        df: a DataFrame that is not streaming.
+        splits: how many files the rows are written to, each of which is a split. The default is the number of the
+            DataFrame's partitions.
+        folder: where to write; the driver and all workers must reach it under this path. A folder that holds a
+            finished DataFrame of the same columns is read as it is: give one where a checkpoint is to be resumed.
+            Without it the folder is a temporary one of this machine, deleted when the driver ends or by
+            ``source.delete()``.
+
+    Example:
+        >>> spark = tr.local_session(cores=2)
+        >>> source = tr.from_dataframe(spark.range(10), splits=2)
+        >>> topology = tr.Topology("rows")
+        >>> rows: list[dict[str, Any]] = []
+        >>> topology.source("rows", source, tasks=2).sink("out", tr.to_list(rows))
     """
     if not isinstance(df, DataFrame):
         raise OptionError(f"not a DataFrame: from_dataframe={shorten(df)} type={type(df).__name__}, is it a table?")

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from tailrace.errors import OptionError, TopologyError
+from tailrace.errors import OptionError, TopologyError, did_you_mean
 from tailrace.policy.replay_named import named_replay
 from tailrace.policy.send_named import named_send
 from tailrace.policy.tail import Tail
 from tailrace.runtime.coordinator import LOOPBACK, Place
-from tailrace.runtime.options import RunOptions
-from tailrace.runtime.run import Run
+from tailrace.runtime.options import RunSettings
+from tailrace.runtime.run import HostedRun
 from tailrace.spark.host import SparkHost
 from tailrace.spark.slots import HELD, is_local, total_slots
-from tailrace.topology import Topology
+from tailrace.topology import RunOptions, Topology
 
 PREFIX = "spark.tailrace."
 EVERYWHERE = "0.0.0.0"
@@ -38,18 +38,18 @@ CONNECT = "Spark Connect cannot host workers: it has no way to reach executors; 
 STOPPED = "the Spark session has been stopped: workers need one that runs; was spark.stop() called?"
 
 
-def launch_on_spark(topology: Topology, spark: Any, options: dict[str, Any]) -> Run:
+def launch_on_spark(topology: Topology, spark: Any, options: RunOptions) -> HostedRun:
     check_session(spark)
     conf = configuration(spark)
     given = {name: value for name, value in options.items() if value is not None}
-    chosen = RunOptions.of({**options_in(conf), **given})
+    chosen = RunSettings.of({**options_in(conf), **given})
     context = spark.sparkContext
     check_encryption(context.master, conf, chosen.plaintext)
     place = place_of(context.master, conf)
     HELD.take(context.applicationId, chosen.workers, slots_of(spark), context.master)
     host = SparkHost(spark, uuid.uuid4().hex[:8], topology.name, chosen.workers)
     try:
-        return Run(topology, chosen, host, place)
+        return HostedRun(topology, chosen, host, place)
     except BaseException:
         host.close()
         raise
@@ -83,7 +83,7 @@ def slots_of(spark: Any) -> int | None:
 
 def options_in(conf: Mapping[str, str]) -> dict[str, Any]:
     """Options of a run that the Spark configuration sets: ``spark.tailrace.maxPending`` is ``max_pending``."""
-    kinds = {field.name: str(field.type) for field in fields(RunOptions) if field.name != "tail"}
+    kinds = {field.name: str(field.type) for field in fields(RunSettings) if field.name != "tail"}
     found: dict[str, Any] = {}
     techniques: dict[str, Any] = {}
     for key, text in sorted(conf.items()):
@@ -95,8 +95,8 @@ def options_in(conf: Mapping[str, str]) -> dict[str, Any]:
             continue
         name = name if name in kinds else f"{name}_s"
         if name not in kinds:
-            known = ", ".join(sorted(PREFIX + _camel(kind) for kind in [*kinds, *TECHNIQUES]))
-            raise OptionError(f"unknown option in the Spark configuration: {key}={text}; known={known}")
+            hint = did_you_mean(key, sorted(PREFIX + _camel(kind) for kind in [*kinds, *TECHNIQUES]))
+            raise OptionError(f"unknown option in the Spark configuration: {key}={text}: {hint}")
         found[name] = _parse(key, text, kinds[name])
     return {**found, "tail": Tail(**techniques)} if techniques else found
 
@@ -106,7 +106,7 @@ def _camel(name: str) -> str:
 
 
 def _parse(key: str, text: str, kind: str) -> Any:
-    if kind.startswith("str"):
+    if kind.startswith(("str", "Literal")):
         return text
     if kind == "bool":
         if text.lower() not in ("true", "false"):

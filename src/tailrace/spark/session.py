@@ -57,7 +57,19 @@ logger.pythonsql.level = off
 def local_session(
     cores: int | None = None, app_name: str = "tailrace", conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session on this machine with ``cores`` slots. One that runs already is returned as it is."""
+    """A Spark session on this machine, set up for Tailrace. A session that runs already is returned as it is.
+
+    Args:
+        cores: how many slots it has; each worker takes one. The default is one for each processor, but at least
+            enough for the examples.
+        app_name: the name in Spark's user interface.
+        conf: further settings of Spark.
+
+    Example:
+        >>> spark = tr.local_session(cores=2)
+        >>> spark.sparkContext.master.startswith("local[2")
+        True
+    """
     running = running_session()
     if running is not None:
         return running

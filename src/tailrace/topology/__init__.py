@@ -1,18 +1,29 @@
 """What is to be computed: operators, the edges between them, and whether they make sense together."""
 
-from tailrace.topology.body import is_async, is_factory
+from tailrace.topology.body import Processor, is_async, is_factory
 from tailrace.topology.build import Topology, set_launcher
 from tailrace.topology.graph import Edge, Kind, OnError, Operator, Port, Role
-from tailrace.topology.stream import Stream, union
+from tailrace.topology.options import ErrorAction, OperatorOptions, RunOptions, SinkOptions, SourceOptions, TaskKind
+from tailrace.topology.run import Run
+from tailrace.topology.stream import DeadLetter, Stream, union
 
 __all__ = [
+    "DeadLetter",
     "Edge",
+    "ErrorAction",
     "Kind",
     "OnError",
     "Operator",
+    "OperatorOptions",
     "Port",
+    "Processor",
     "Role",
+    "Run",
+    "RunOptions",
+    "SinkOptions",
+    "SourceOptions",
     "Stream",
+    "TaskKind",
     "Topology",
     "is_async",
     "is_factory",

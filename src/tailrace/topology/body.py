@@ -9,11 +9,37 @@ from __future__ import annotations
 import inspect
 import sys
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from tailrace.errors import TopologyError
 from tailrace.policy.calling import misfit
 from tailrace.topology.graph import Role
+
+In = TypeVar("In", contravariant=True)
+Out = TypeVar("Out", covariant=True)
+
+
+class Processor(Protocol[In, Out]):
+    """What a class must have to be an operator: each task gets an instance of its own.
+
+    The class may also have ``open(self, context)``, called with a ``Context`` before the first tuple, and
+    ``close(self)``, called at the end.
+
+    Example:
+        >>> class Numbered:
+        ...     def __init__(self) -> None:
+        ...         self.count = 0
+        ...     def process(self, value: str) -> tuple[int, str]:
+        ...         self.count += 1
+        ...         return self.count, value
+        >>> words = tr.Topology("words").source("words", tr.from_iterable(["a", "b"]))
+        >>> words.map("number", Numbered, stateful=True)
+        Stream(number.main)
+    """
+
+    def process(self, value: In, /) -> Out:
+        """Take one tuple and return what becomes of it."""
+        ...
 
 
 def is_factory(body: Any) -> bool:

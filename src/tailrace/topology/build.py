@@ -5,19 +5,35 @@ A topology knows nothing about how it runs. Whoever can run one registers with `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar, Unpack
 
-from tailrace.errors import TailraceError, TopologyError, shorten
+from tailrace.connector import Source
+from tailrace.errors import TailraceError, TopologyError, did_you_mean, refuse_unknown, shorten
 from tailrace.policy.grouping import Grouping
 from tailrace.policy.shuffle import shuffle
 from tailrace.topology import checks, drawing, validation
 from tailrace.topology.graph import Edge, Kind, Operator, Port, Role
+from tailrace.topology.options import RunOptions, SourceOptions
+from tailrace.topology.run import Run
 from tailrace.topology.shipping import check_shippable
 from tailrace.topology.stream import Output, Stream
 
-Launcher = Callable[..., Any]
-"""Called as ``launcher(topology, spark, workers=…, **options)``; what it returns is the handle of the run."""
+T = TypeVar("T")
+
+
+class SparkSession(Protocol):
+    """What ``run`` needs of a classic ``pyspark.sql.SparkSession``."""
+
+    @property
+    def sparkContext(self) -> Any: ...
+
+
+class Launcher(Protocol):
+    """Starts a topology on a Spark session, or without one, and returns the handle of the run."""
+
+    def __call__(self, topology: Topology, spark: Any, /, **options: Unpack[RunOptions]) -> Run: ...
+
 
 _launcher: Launcher | None = None
 
@@ -29,7 +45,18 @@ def set_launcher(launcher: Launcher | None) -> None:
 
 
 class Topology:
-    """A graph of named operators. Grows until ``freeze``, which ``run`` calls."""
+    """A graph of named operators. It may grow until it runs.
+
+    Args:
+        name: 1 to 100 letters, digits, ``_``, ``-`` or ``.``; it appears in metrics, logs and Spark's user interface.
+
+    Example:
+        >>> topology = tr.Topology("doubles")
+        >>> numbers = topology.source("numbers", tr.from_iterable(range(10)))
+        >>> numbers.map("double", lambda number: 2 * number).sink("out", tr.to_list())
+        >>> topology
+        Topology('doubles', operators=3, edges=2)
+    """
 
     def __init__(self, name: str) -> None:
         self.name = checks.check_name("topology", name)
@@ -37,66 +64,165 @@ class Topology:
         self._edges: list[Edge] = []
         self._frozen = False
 
-    def source(self, name: str, source: Any, *, tasks: int = 1, kind: str = "auto") -> Stream:
-        """Declare where tuples come from. ``kind="blocking"``: readers wait in ``poll``, so each task gets a thread."""
+    def source(self, name: str, source: Source[T], **options: Unpack[SourceOptions]) -> Stream[T]:
+        """Declare where tuples come from.
+
+        Args:
+            name: the operator's name, unique in the topology.
+            source: a connector, such as ``from_lines(…)`` or ``from_iterable(…)``.
+            options: see ``SourceOptions``.
+
+        Returns:
+            The stream of the tuples that the source reads.
+
+        Example:
+            >>> topology = tr.Topology("numbers")
+            >>> topology.source("numbers", tr.from_iterable(range(10)), tasks=2)
+            Stream(numbers.main)
+        """
         self.check_new(name)
+        refuse_unknown("parameter", options, SourceOptions.__annotations__, f"operator={name}")
         checks.check_source(name, source)
-        how = checks.check_choice(name, "kind", Kind, kind)
-        operator = Operator(name, Role.SOURCE, source, checks.check_positive(name, "tasks", tasks), kind=how)
+        kind = checks.check_choice(name, "kind", Kind, options.get("kind", "auto"))
+        tasks = checks.check_positive(name, "tasks", options.get("tasks", 1))
+        operator = Operator(name, Role.SOURCE, source, tasks, kind=kind)
         check_shippable(name, "source", source)
         return self.add(operator, (), shuffle())
 
     def connect(self, upstream: str, downstream: str, grouping: Grouping | None = None) -> None:
-        """Add an edge between operators that exist already."""
+        """Add an edge between operators that exist already.
+
+        Args:
+            upstream: the name of the operator that tuples leave.
+            downstream: the name of the operator that they reach.
+            grouping: which task each tuple goes to; ``None`` means ``shuffle()``.
+
+        Example:
+            >>> topology = tr.Topology("numbers")
+            >>> topology.source("small", tr.from_iterable(range(10))).sink("out", tr.to_list())
+            >>> large = topology.source("large", tr.from_iterable(range(1000, 1010)))
+            >>> topology.connect("large", "out")
+        """
         self._check_not_frozen()
         self.operator(downstream)
         self._add_edges([self._edge(Output(self.operator(upstream).name, Port.MAIN), downstream, grouping)])
 
-    def stream(self, name: str) -> Stream:
-        """The output of an operator that exists already. For a sink, only its ``dead_letters`` can be consumed."""
+    def stream(self, name: str) -> Stream[Any]:
+        """The output of an operator that exists already. For a sink, only its ``dead_letters`` can be consumed.
+
+        Args:
+            name: the operator's name.
+
+        Example:
+            >>> topology = tr.Topology("numbers")
+            >>> numbers = topology.source("numbers", tr.from_iterable(range(10)))
+            >>> topology.stream("numbers")
+            Stream(numbers.main)
+        """
         return Stream(self, (Output(self.operator(name).name, Port.MAIN),))
 
     def operator(self, name: str) -> Operator:
-        """The operator of this name."""
+        """The operator of this name.
+
+        Args:
+            name: the operator's name.
+
+        Example:
+            >>> topology = tr.Topology("numbers")
+            >>> numbers = topology.source("numbers", tr.from_iterable(range(10)), tasks=2)
+            >>> topology.operator("numbers").tasks
+            2
+        """
         try:
             return self._operators[name]
         except (KeyError, TypeError):
-            known = ", ".join(self._operators) or "none yet"
-            raise TopologyError(
-                f"no such operator: topology={self.name} operator={shorten(name)}: did you mean one of: {known}?"
-            ) from None
+            hint = did_you_mean(name, self._operators)
+            raise TopologyError(f"no such operator: topology={self.name} operator={shorten(name)}: {hint}") from None
 
     @property
     def operators(self) -> tuple[Operator, ...]:
-        """In the order of declaration."""
+        """All operators, in the order of declaration.
+
+        Example:
+            >>> topology = tr.Topology("numbers")
+            >>> topology.source("numbers", tr.from_iterable(range(10))).sink("out", tr.to_list())
+            >>> [operator.name for operator in topology.operators]
+            ['numbers', 'out']
+        """
         return tuple(self._operators.values())
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """In the order of declaration."""
+        """All edges, in the order of declaration.
+
+        Example:
+            >>> topology = tr.Topology("numbers")
+            >>> topology.source("numbers", tr.from_iterable(range(10))).sink("out", tr.to_list())
+            >>> [(edge.upstream, edge.downstream, edge.grouping.name) for edge in topology.edges]
+            [('numbers', 'out', 'shuffle')]
+        """
         return tuple(self._edges)
 
     def topological_order(self) -> tuple[Operator, ...]:
-        """Every operator after all that feed it; among equals in the order of declaration."""
+        """All operators, each after those that feed it; otherwise in the order of declaration.
+
+        Example:
+            >>> topology = tr.Topology("numbers")
+            >>> topology.source("numbers", tr.from_iterable(range(10))).sink("out", tr.to_list())
+            >>> [operator.name for operator in topology.topological_order()]
+            ['numbers', 'out']
+        """
         return validation.topological_order(self.operators, self.edges)
 
     def validate(self) -> None:
-        """Raise ``TopologyError`` unless the topology as a whole can run."""
+        """Raise ``TopologyError`` unless the topology as a whole can run. ``run`` calls it first.
+
+        Example:
+            >>> tr.Topology("empty").validate()
+            Traceback (most recent call last):
+            tailrace.errors.TopologyError: no source: topology=empty: did you forget topology.source(…)?
+        """
         validation.validate(self.name, self.operators, self.edges)
 
     def freeze(self) -> None:
-        """Refuse any further operator or edge."""
+        """Refuse any further operator or edge. ``run`` calls it.
+
+        Example:
+            >>> topology = tr.Topology("numbers")
+            >>> topology.freeze()
+            >>> topology.source("numbers", tr.from_iterable(range(10)))
+            Traceback (most recent call last):
+            tailrace.errors.TopologyError: a topology that runs cannot change: topology=numbers: did you declare …
+        """
         self._frozen = True
 
-    def run(self, spark: Any = None, *, workers: int | None = None, **options: Any) -> Any:
-        """Start the topology on ``workers`` workers, two unless said, and return the handle of the run."""
+    def run(self, spark: SparkSession | None = None, **options: Unpack[RunOptions]) -> Run:
+        """Start the topology on the executors of a Spark session, or on plain processes of this machine.
+
+        Args:
+            spark: a classic ``SparkSession``. ``None``: workers are processes of this machine.
+            options: see ``RunOptions``. With a Spark session they may also be set as ``spark.tailrace.*``.
+
+        Returns:
+            The handle of the run, as soon as workers are being started.
+
+        Example:
+            >>> topology = tr.Topology("doubles")
+            >>> numbers = topology.source("numbers", tr.from_iterable(range(4)))
+            >>> doubles: list[int] = []
+            >>> numbers.map("double", lambda number: 2 * number).sink("out", tr.to_list(doubles))
+            >>> topology.run(workers=1).awaitTermination()
+            True
+            >>> sorted(doubles)
+            [0, 2, 4, 6]
+        """
         self.validate()
         if _launcher is None:
             raise TopologyError(
                 f"nobody can run a topology yet: topology={self.name} launcher=None: did you forget import tailrace?"
             )
-        if workers is not None:
-            options["workers"] = workers
+        if "workers" in options and options["workers"] is None:
+            del options["workers"]
         frozen = self._frozen
         self.freeze()
         try:
@@ -115,7 +241,7 @@ class Topology:
                 "is a piece of code that declares it run twice?"
             )
 
-    def add(self, operator: Operator, inputs: Iterable[Output], grouping: Grouping) -> Stream:
+    def add(self, operator: Operator, inputs: Iterable[Output], grouping: Grouping) -> Stream[Any]:
         """Add a checked operator and the edges that feed it: all of them, or none when one is refused."""
         self._operators[operator.name] = operator
         try:

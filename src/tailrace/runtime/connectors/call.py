@@ -9,21 +9,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
-from tailrace.connector import SinkContext
+from tailrace.connector import SinkContext, Writer, WrittenT
 from tailrace.errors import OptionError, shorten
-from tailrace.topology import is_async, is_factory
+from tailrace.topology import Processor, is_async, is_factory
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class CallSink:
+class CallSink(Generic[WrittenT]):
     """See ``to_call``."""
 
     target: Callable[..., Any]
     committing: bool = False
 
-    def open(self, context: SinkContext) -> CallWriter:
+    def open(self, context: SinkContext) -> Writer[WrittenT]:
         return CallWriter(self.target, context)
 
 
@@ -47,11 +49,24 @@ class CallWriter:
             self._close()
 
 
-def to_call(target: Callable[..., Any]) -> CallSink:
-    """Call ``target(value)`` for every row, **at least once**.
+@overload
+def to_call(target: Callable[[], Processor[T, object]]) -> CallSink[T]: ...
 
-    A class, or a ``functools.partial`` of one, gets one instance per task, with ``open(context)`` and ``close()`` if
-    it has them, and ``process(value)`` per row.
+
+@overload
+def to_call(target: Callable[[T], object]) -> CallSink[T]: ...
+
+
+def to_call(target: Callable[..., Any]) -> CallSink[Any]:
+    """Call a function for every row, **at least once**.
+
+    Args:
+        target: a function of one row; or a class with ``process(self, row)``, or a ``functools.partial`` of one, of
+            which each task gets an instance. ``open(self, context)`` and ``close(self)`` are called if it has them.
+
+    Example:
+        >>> numbers = tr.Topology("numbers").source("numbers", tr.from_iterable(range(10)))
+        >>> numbers.sink("out", tr.to_call(print))
     """
     if not callable(target):
         raise OptionError(

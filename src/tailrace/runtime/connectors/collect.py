@@ -8,28 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.connector import Entry, SinkContext
+from tailrace.connector import CommittingWriter, Entry, SinkContext
 from tailrace.core.driverrows import DriverRows, Place
 from tailrace.errors import OptionError
 
 _COMMIT_EVERY_NS = 20 * MILLISECOND_NS  # short enough to look immediate in a notebook
 _FULL_ROWS = 4096  # rows; a message of this size is far below any limit of a frame
 
+T = TypeVar("T")
 
-class ListSink:
+
+class ListSink(Generic[T]):
     """See ``to_list``. This object is the driver half; copies of it that reach workers know no rows."""
 
     committing = True
 
-    def __init__(self, values: list[Any]) -> None:
+    def __init__(self, values: list[T]) -> None:
         self.values = values
         self._rows = DriverRows(values.append)
         self._lock = Lock()  # runs that share this sink call it from a thread each
 
-    def open(self, context: SinkContext) -> ListWriter:
+    def open(self, context: SinkContext) -> CommittingWriter[T]:
         return ListWriter(context)
 
     def on_message(self, task: int, epoch: int, message: Any) -> Any:
@@ -87,11 +89,31 @@ class ListWriter:
         )
 
 
-def to_list(values: list[Any] | None = None) -> ListSink:
-    """Append rows to ``values`` on the driver, or to a new list: ``sink.values``. **Each row once.**
+@overload
+def to_list() -> ListSink[Any]: ...
+
+
+@overload
+def to_list(values: list[T]) -> ListSink[T]: ...
+
+
+@overload
+def to_list(values: None) -> ListSink[Any]: ...
+
+
+def to_list(values: list[Any] | None = None) -> ListSink[Any]:
+    """Append rows to a list on the driver, **each once**.
 
     Rows of several tasks come in the order of their commits. A second run appends to the same list, also one that
-    goes on at the same time.
+    goes on at the same time. The list grows without limit: this sink is for tests, notebooks and small results.
+
+    Args:
+        values: the list; without it the sink makes one, ``sink.values``.
+
+    Example:
+        >>> doubles: list[int] = []
+        >>> numbers = tr.Topology("numbers").source("numbers", tr.from_iterable(range(10)))
+        >>> numbers.map("double", lambda number: 2 * number).sink("out", tr.to_list(doubles))
     """
     if values is not None and not isinstance(values, list):
         raise OptionError(f"not a list: to_list type={type(values).__name__}, did you mean to_call?")

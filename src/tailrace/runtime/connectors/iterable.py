@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice, repeat
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from tailrace.connector import Record, SplitStart
+from tailrace.connector import Reader, ReadT, Record, SplitStart
 from tailrace.errors import NotRepeatable, OptionError, shorten
 from tailrace.runtime.connectors.ahead import LATER_NS, InMemory, Values, values_of
 from tailrace.runtime.connectors.fingerprint import describe, matches
 
-Splitter = Callable[[int, int], Iterable[Any]]
+T = TypeVar("T")
+Splitter = Callable[[int, int], Iterable[T]]
 
 _SLICED = (list, tuple, range, str, bytes)
 _record: Callable[[Iterable[Any]], Record] = partial(tuple.__new__, Record)  # half the cost of calling Record
@@ -27,16 +28,16 @@ _END = object()
 
 
 @dataclass(frozen=True)
-class IterableSource:
+class IterableSource(Generic[ReadT]):
     """See ``from_iterable``."""
 
-    values: Splitter | Sequence[Any]
+    values: Splitter[ReadT] | Sequence[ReadT]
     replayable: bool = True
 
     def splits(self, tasks: int) -> Sequence[str]:
         return split_names(tasks)
 
-    def open(self, start: SplitStart) -> IterableReader:
+    def open(self, start: SplitStart) -> Reader[ReadT]:
         return IterableReader(resume(self.values, start), start.offset)
 
 
@@ -68,12 +69,20 @@ class IterableReader:
         return self._values.ended
 
 
-def from_iterable(values: Splitter | Sequence[Any]) -> IterableSource:
-    """Read ``values(split, splits)``, a repeatable iterable per split, or a list, tuple or range.
+def from_iterable(values: Splitter[T] | Sequence[T]) -> IterableSource[T]:
+    """Read a list, tuple or range, or what a function gives for each split, as fast as the topology takes it.
 
-    There are as many splits as source tasks. Repeatable means that a second call with the same numbers gives the
-    same records in the same order; after a crash this is checked where it can be. A generator may wait for its
-    records: it is read in a thread of its own.
+    Args:
+        values: a sequence, whose elements are divided among the source's tasks; or a function of ``(split, splits)``
+            that returns an iterable for split number ``split`` of ``splits``, one for each task. A second call with
+            the same numbers must give the same records in the same order; after a crash this is checked where it can
+            be. A generator may wait for its records: a thread of its own reads it.
+
+    Example:
+        >>> def numbers(split: int, splits: int) -> Iterator[int]:
+        ...     yield from range(split, 100, splits)
+        >>> tr.Topology("numbers").source("numbers", tr.from_iterable(numbers), tasks=2)
+        Stream(numbers.main)
     """
     check_splitter(values, "from_iterable")
     return IterableSource(values)
@@ -114,7 +123,7 @@ def split_numbers(name: str) -> tuple[int, int]:
     raise OptionError(f"not the name of a split: split={name!r}, was the checkpoint written by another source?")
 
 
-def resume(values: Splitter | Sequence[Any], start: SplitStart) -> Values:
+def resume(values: Splitter[Any] | Sequence[Any], start: SplitStart) -> Values:
     """The values from ``start.offset`` on, after checking that what lies before it is still the same.
 
     An iterator that may wait is checked by the thread that reads it: others wait until all sources are open.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.clock import SECOND_NS
-from tailrace.connector import Entry, SinkContext
+from tailrace.connector import CommittingWriter, Entry, SinkContext
 from tailrace.errors import shorten
 from tailrace.runtime.connectors.files import PartFiles, absolute, check_roll
 
@@ -26,7 +26,7 @@ class JsonlSink:
     roll_bytes: int
     committing: bool = True
 
-    def open(self, context: SinkContext) -> JsonlWriter:
+    def open(self, context: SinkContext) -> CommittingWriter[Any]:
         return JsonlWriter(self, PartFiles(self.path, "jsonl", context))
 
 
@@ -75,11 +75,20 @@ class JsonlWriter:
 
 
 def to_jsonl(path: str | Path, *, roll_seconds: float = 1.0, roll_bytes: int = 64 * 1024 * 1024) -> JsonlSink:
-    """Write rows to ``path/part-*.jsonl``, **each once**: a file appears when it is complete, and never changes.
+    """Write rows as lines of JSON to ``path/part-*.jsonl``, **each once**.
 
-    A file is finished ``roll_seconds`` after its first row, or once it has ``roll_bytes``. A small value shows rows
-    sooner and makes more files. A row that is no JSON, one with NaN or infinity in it too, goes the way of the sink's
-    ``on_error``.
+    A file appears when it is complete, and never changes. A row that is not JSON, such as one with NaN or infinity in
+    it, is treated as the sink's ``on_error`` says.
+
+    Args:
+        path: a folder that all workers reach under this path. It is made if need be.
+        roll_seconds: a file is complete so long after its first row. A small value shows rows sooner and makes more
+            files.
+        roll_bytes: a file is complete once it has as many bytes.
+
+    Example:
+        >>> numbers = tr.Topology("numbers").source("numbers", tr.from_iterable(range(10)))
+        >>> numbers.map("row", lambda number: {"number": number}).sink("out", tr.to_jsonl("rows/"))
     """
     check_roll(roll_seconds=roll_seconds, roll_bytes=roll_bytes)
     return JsonlSink(absolute(path), int(roll_seconds * SECOND_NS), roll_bytes)

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, cast
 
-from tailrace.connector import Record, SplitStart
+from tailrace.connector import Reader, Record, SplitStart
 from tailrace.errors import NotRepeatable, OptionError, TailraceError, shorten
 from tailrace.runtime.connectors.fingerprint import describe, matches
 
@@ -40,7 +40,7 @@ class LinesSource:
         hint = f"did you mean {self.pattern}/*?" if Path(self.pattern).is_dir() else "is the path right on the driver?"
         raise OptionError(f"no file matches: glob={self.pattern}, {hint}")
 
-    def open(self, start: SplitStart) -> LinesReader:
+    def open(self, start: SplitStart) -> Reader[str]:
         return LinesReader(start)
 
 
@@ -59,7 +59,7 @@ class LinesReader:
             self._file.close()
             raise
 
-    def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
+    def poll(self, limit: int, now_ns: int) -> Sequence[Record[str]]:
         records = []
         offset = self._next
         try:
@@ -90,9 +90,17 @@ class LinesReader:
 
 
 def from_lines(pattern: str | Path) -> LinesSource:
-    """Read the lines of all files that match ``pattern`` (``"logs/*.txt"``, ``"logs/**/*.gz"``), as text.
+    """Read the lines of all files that match a pattern, as text in UTF-8, and end.
 
-    The files must be readable under the same path by every worker, and must not change while the job lives.
+    Every worker must be able to read the files under the same path, and they must not change while the job lives.
+
+    Args:
+        pattern: a path with ``*``, ``?`` and ``**``, such as ``"logs/*.txt"`` or ``"logs/**/*.gz"``. Files that end
+            in ``.gz`` are decompressed. Each file is a split.
+
+    Example:
+        >>> tr.Topology("logs").source("lines", tr.from_lines("logs/*.txt"), tasks=2)
+        Stream(lines.main)
     """
     if not isinstance(pattern, str | Path):
         raise OptionError(

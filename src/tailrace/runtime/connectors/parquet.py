@@ -6,15 +6,17 @@ import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tailrace.clock import SECOND_NS
-from tailrace.connector import Entry, SinkContext
-from tailrace.errors import OptionError, TailraceError, shorten
+from tailrace.connector import CommittingWriter, Entry, SinkContext
+from tailrace.errors import OptionError, TailraceError, did_you_mean, shorten
 from tailrace.runtime.connectors.agreement import Agreement
 from tailrace.runtime.connectors.columns import Columns
 from tailrace.runtime.connectors.ddl import check_names, parse_ddl
 from tailrace.runtime.connectors.files import PartFiles, absolute, check_roll
+
+Compression = Literal["snappy", "gzip", "brotli", "lz4", "zstd", "none"]
 
 _SAMPLE_EVERY = 64  # rows; each sample costs a pickle, some microseconds
 
@@ -31,7 +33,7 @@ class ParquetSink:
     compression: str
     committing: bool = True
 
-    def open(self, context: SinkContext) -> ParquetWriter:
+    def open(self, context: SinkContext) -> CommittingWriter[Any]:
         return ParquetWriter(self, PartFiles(self.path, "parquet", context))
 
 
@@ -112,14 +114,26 @@ def to_parquet(
     roll_seconds: float = 1.0,
     roll_rows: int = 1_000_000,
     roll_bytes: int = 64 * 1024 * 1024,
-    compression: str = "snappy",
+    compression: Compression = "snappy",
 ) -> ParquetSink:
-    """Write rows to ``path/part-*.parquet``, **each once**: a file appears when it is complete, and never changes.
+    """Write rows to ``path/part-*.parquet``, **each once**, as a table that Spark reads.
 
-    ``schema`` is a pyarrow schema or one in Spark's words (``"id long, name string"``); without it the types are
-    taken from the rows up to the first file, and are then the same for all files of the folder. A row that does not
-    fit goes the way of the sink's ``on_error``. A file is finished ``roll_seconds`` after its first row, or once it has
-    ``roll_rows`` rows, or about ``roll_bytes`` before compression.
+    A file appears when it is complete, and never changes. A row that does not fit the schema is treated as the sink's
+    ``on_error`` says.
+
+    Args:
+        path: a folder that all workers reach under this path. It is made if need be.
+        schema: a pyarrow schema, or one in Spark's words: ``"id long, name string"``. Without it the types are those
+            of the rows up to the first file, and then the same for all files of the folder.
+        roll_seconds: a file is complete so long after its first row.
+        roll_rows: a file is complete once it has as many rows.
+        roll_bytes: a file is complete once its rows take about so many bytes before compression.
+        compression: the codec of the files.
+
+    Example:
+        >>> numbers = tr.Topology("numbers").source("numbers", tr.from_iterable(range(10)))
+        >>> rows = numbers.map("row", lambda number: {"number": number})
+        >>> rows.sink("out", tr.to_parquet("rows/", schema="number long"))
     """
     import pyarrow as pa
 
@@ -134,9 +148,8 @@ def to_parquet(
     if schema is not None:
         check_names(schema.names, shorten(schema))
     if compression != "none" and compression not in _codecs():
-        raise OptionError(
-            f"unknown compression: compression={compression!r}, is it one of {', '.join(_codecs())}, none?"
-        )
+        hint = did_you_mean(compression, [*_codecs(), "none"])
+        raise OptionError(f"unknown compression: compression={shorten(compression)}, {hint}")
     return ParquetSink(absolute(path), schema, int(roll_seconds * SECOND_NS), roll_rows, roll_bytes, compression)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
 from tailrace.clock import SECOND_NS
-from tailrace.connector import Record, SplitStart
+from tailrace.connector import Reader, ReadT, Record, SplitStart
 from tailrace.errors import OptionError, shorten
 from tailrace.policy.numbers import is_number
 from tailrace.runtime.connectors.ahead import LATER_NS, Values
@@ -23,19 +23,21 @@ from tailrace.runtime.connectors.iterable import (
     split_numbers,
 )
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
-class RateSource:
+class RateSource(Generic[ReadT]):
     """See ``at_rate``."""
 
-    values: Splitter | Sequence[Any]
+    values: Splitter[ReadT] | Sequence[ReadT]
     per_second: float
     replayable: bool = True
 
     def splits(self, tasks: int) -> Sequence[str]:
         return split_names(tasks)
 
-    def open(self, start: SplitStart) -> RateReader:
+    def open(self, start: SplitStart) -> Reader[ReadT]:
         return RateReader(resume(self.values, start), start, self.per_second)
 
 
@@ -95,10 +97,18 @@ class RateReader:
         return offset
 
 
-def at_rate(values: Splitter | Sequence[Any], per_second: float) -> RateSource:
-    """Like ``from_iterable``, but ``per_second`` records fall due each second over all splits together.
+def at_rate(values: Splitter[T] | Sequence[T], per_second: float) -> RateSource[T]:
+    """Read like ``from_iterable``, but at a fixed rate, whether or not the topology keeps up.
 
     Records that the topology cannot take in time are late, not left out: latency counts from when they were due.
+
+    Args:
+        values: as for ``from_iterable``.
+        per_second: how many records are due each second, over all splits together.
+
+    Example:
+        >>> tr.Topology("words").source("words", tr.at_rate(["the", "mill"], per_second=100))
+        Stream(words.main)
     """
     check_splitter(values, "at_rate")
     if not (is_number(per_second) and per_second > 0):

@@ -19,9 +19,8 @@ from tailrace.errors import TailraceError
 from tailrace.metrics.histogram import Histogram
 from tailrace.policy import local
 from tailrace.runtime.connectors import at_rate, to_call
-from tailrace.runtime.run import Run
 from tailrace.testing.processes import cpu_seconds
-from tailrace.topology import Topology
+from tailrace.topology import Run, Topology
 from tailrace_research.bench.engine.bare_hops import WARM_UP_S
 
 TIMEOUT_S = 120.0

@@ -16,8 +16,7 @@ from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.metrics.progress import Progress
 from tailrace.policy import Grouping, latency_balanced, least_work, osg, power_of_two, pull
 from tailrace.runtime.connectors import at_rate, from_iterable, to_call
-from tailrace.runtime.run import Run
-from tailrace.topology import Topology
+from tailrace.topology import Run, Topology
 from tailrace_research.bench.tail.groupings import WORKERS
 from tailrace_research.bench.tail.run import Result, Row, Samples, TailSizes
 from tailrace_research.bench.turns import Contest, Figures, aligned, range_of

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from typing import Final
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.policy.tail import Tail
@@ -34,7 +35,9 @@ from tailrace_research.bench.workloads.content import MEAN_UNITS, exponential
 NAME = "shared_queue"
 A_WORKER = 4  # tasks
 DRAW = Draw(load=0.78, tasks=A_WORKER * WORKERS, poisson=True)
-OWN, SHARED, NODE = "own", "worker", "node"
+OWN: Final = "own"
+SHARED: Final = "worker"
+NODE: Final = "node"
 QUEUES = {
     OWN: (Tail(), Scope.OWN, 1),
     SHARED: (Tail(shared_queues=SHARED), Scope.WORKER, A_WORKER),

@@ -18,6 +18,7 @@ from typing import Protocol
 from tailrace.clock import MILLISECOND_NS, SECOND_NS, Clock, system_clock
 from tailrace.errors import OptionError
 from tailrace.policy.hashing import stable_hash
+from tailrace.topology import TaskKind
 
 Spend = Callable[[int], None]
 """Spends so many nanoseconds of work."""
@@ -40,7 +41,7 @@ class Means(Protocol):
     """Law: what a task has spent is what it was asked to spend, however many tuples that was for."""
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> TaskKind:
         """Of the operator, for the engine."""
         ...
 
@@ -74,7 +75,7 @@ class Sleeper:
 class Sleeping:
     """Costs no processor time, so that a small machine stands for a large one."""
 
-    kind = "blocking"
+    kind: TaskKind = "blocking"
     clock = staticmethod(system_clock)
 
     def open(self) -> Spend:
@@ -85,7 +86,7 @@ class Sleeping:
 class Computing:
     """Processor time of the task's thread: whoever shares its core makes it slower."""
 
-    kind = "cpu"
+    kind: TaskKind = "cpu"
     clock = staticmethod(time.thread_time_ns)
 
     def open(self) -> Spend:
@@ -104,7 +105,7 @@ class LookingUp:
 
     path: str
     lookup_ns: int
-    kind = "blocking"
+    kind: TaskKind = "blocking"
     clock = staticmethod(time.thread_time_ns)
 
     def open(self) -> Spend:

@@ -20,9 +20,8 @@ from tailrace.errors import TailraceError
 from tailrace.policy.tail import Tail
 from tailrace.runtime.connectors import to_call
 from tailrace.runtime.connectors.iterable import split_names, split_numbers
-from tailrace.runtime.run import Run
 from tailrace.runtime.wire import encode
-from tailrace.topology import Topology
+from tailrace.topology import Run, Topology
 from tailrace_research.bench.workloads.hosting import host
 from tailrace_research.bench.workloads.timetable import TimetableReader
 from tailrace_research.bench.workloads.working import Ending, arrivals

@@ -11,8 +11,8 @@ from typing import Any
 from tailrace.policy import SendScheduler, Tail, fifo, lbf
 from tailrace.runtime.coordinator import Place
 from tailrace.runtime.host import SubprocessHost
-from tailrace.runtime.options import RunOptions
-from tailrace.runtime.run import Run
+from tailrace.runtime.options import RunSettings
+from tailrace.runtime.run import HostedRun
 from tailrace.testing.namespaces import Namespaces, why_no_namespaces
 from tailrace.topology import Topology
 from tailrace_research.bench.tail.run import Result, Samples, TailSizes
@@ -35,10 +35,10 @@ SPARE = 1.6
 """The same where ``link_mbps`` is what limits."""
 
 
-def _start(network: Namespaces, topology: Topology, **options: Any) -> Run:
+def _start(network: Namespaces, topology: Topology, **options: Any) -> HostedRun:
     """With the first worker, which sends, in the namespace and the other here."""
     workers = SubprocessHost({0: network.machines[0].prefix})
-    return Run(topology, RunOptions.of(options), workers, Place(network.address, network.address))
+    return HostedRun(topology, RunSettings.of(options), workers, Place(network.address, network.address))
 
 
 def measure(name: str, seed: int, bursts: Bursts) -> Figures:
