@@ -10,9 +10,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "research").rglob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "research").rglob("*.md")),
+]
 BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\s*^```text\n(?P<output>.*?)^```$)?", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\((?!https?:)(?P<target>[^)#]*)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\((?!https?:)(?P<target>[^)#]*)(?:#(?P<anchor>[^)]*))?\)")
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def blocks() -> list[tuple[str, str, str | None]]:
@@ -48,4 +54,24 @@ def test_block(place: str, code: str, expected: str | None, tmp_path: Path) -> N
 def test_links_lead_somewhere(page: Path) -> None:
     targets = [match["target"] for match in LINK.finditer(page.read_text("utf-8"))]
     missing = [target for target in targets if target and not (page.parent / target).exists()]
+    assert not missing, f"{page.name}: {missing}"
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of a page's headings."""
+    headings = HEADING.findall(FENCED.sub("", page.read_text("utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_anchors_lead_to_headings(page: Path) -> None:
+    links = [
+        (page.parent / match["target"] if match["target"] else page, match)
+        for match in LINK.finditer(page.read_text("utf-8"))
+    ]
+    missing = [
+        match[0]
+        for target, match in links
+        if match["anchor"] and target.suffix == ".md" and match["anchor"] not in anchors(target)
+    ]
     assert not missing, f"{page.name}: {missing}"
