@@ -16,7 +16,7 @@ from tailrace.core.lineage import broadcast_lineages, child_lineages
 from tailrace.core.plan import EdgePlan
 from tailrace.core.router import MAX_BUNDLE, Lane, LaneOut
 from tailrace.policy import broadcast, fields, shuffle
-from tailrace.policy.grouping import ALL, Chooser
+from tailrace.policy.groupings.api import ALL, Chooser
 from tailrace.topology import Port
 
 SALT = 0x1234567

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tailrace.clock import SECOND_NS
 from tailrace.core.linkbudget import DEPTH_NS
 from tailrace.core.nodelink import PATIENCE_NS, WAIT, NodeLink, NodeWords
-from tailrace.policy.send import NEVER_NS, NOTHING, SendScheduler, Waiting
-from tailrace.policy.send_fifo import fifo
-from tailrace.policy.send_lbf import lbf, lbf_work
-from tailrace.policy.send_round_robin import round_robin
+from tailrace.policy.send_order.api import NEVER_NS, NOTHING, SendScheduler, Waiting
+from tailrace.policy.send_order.fifo import fifo
+from tailrace.policy.send_order.largest_backlog import lbf, lbf_work
+from tailrace.policy.send_order.round_robin import round_robin
 
 RATE = 1_000_000  # bytes a second
 SIZE = 1_000

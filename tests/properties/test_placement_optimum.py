@@ -8,11 +8,11 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.policy.placement import PlacementProblem, over_workers
-from tailrace.policy.placement_coarse import coarse_grained
-from tailrace.policy.placement_limits import blocks_of
-from tailrace.policy.placement_optimal import optimal
-from tailrace.policy.placement_problem import placement_problem
+from tailrace.policy.placement.api import PlacementProblem, over_workers
+from tailrace.policy.placement.coarse import coarse_grained
+from tailrace.policy.placement.limits import blocks_of
+from tailrace.policy.placement.optimal import optimal
+from tailrace.policy.placement.problem import placement_problem
 
 
 @st.composite

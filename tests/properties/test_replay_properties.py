@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.policy import ReplayRule, adaptive_timeout, du_timeout, fixed_timeout, replicate
-from tailrace.policy.budget import BURST, Budget, Limits
-from tailrace.policy.latencies import UNSEEN, quantiles
-from tailrace.policy.replay import MOST_HEDGES
+from tailrace.policy.hedging.api import MOST_HEDGES
+from tailrace.policy.hedging.budget import BURST, Budget, Limits
+from tailrace.policy.hedging.latencies import UNSEEN, quantiles
 
 samples = st.lists(st.tuples(st.integers(0, 50), st.booleans()), min_size=1, max_size=60)
 SHARES = (0.1, 0.5, 0.9, 0.95, 0.99, 1.0)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.policy.send import NEVER_NS, Waiting
-from tailrace.policy.send_lbf import LargestWorkFirst, lbf_work
+from tailrace.policy.send_order.api import NEVER_NS, Waiting
+from tailrace.policy.send_order.largest_backlog import LargestWorkFirst, lbf_work
 
 MS = MILLISECOND_NS
 MOST = 8  # tuples in a queue

@@ -22,7 +22,7 @@ from tailrace.core.plan import make_plan
 from tailrace.core.sharedqueue import PORTION_NS, SharedQueue, divided, portions
 from tailrace.core.task import Task
 from tailrace.policy import Grouping, least_work, shuffle
-from tailrace.policy.tail import Tail
+from tailrace.policy.techniques import Tail
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
 from tailrace.policy import FeedbackGrouping, latency_balanced, osg, power_of_two, pull
-from tailrace.policy.feedback import BulkReceiver, hears_many
-from tailrace.policy.grouping import HELD
-from tailrace.policy.latency_balanced import Ask
-from tailrace.policy.pull_task import LONGEST_STAY_NS, STAY_NS, Credit, InLine, Revoke
-from tailrace.policy.sampling import some_of
+from tailrace.policy.groupings.api import HELD
+from tailrace.policy.groupings.feedback import BulkReceiver, hears_many
+from tailrace.policy.groupings.latency_balanced import Ask
+from tailrace.policy.groupings.load.sampling import some_of
+from tailrace.policy.groupings.pull.receiver import LONGEST_STAY_NS, STAY_NS, Credit, InLine, Revoke
 from tailrace.sim.policies import itself
 
 MS = MILLISECOND_NS

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from tailrace.policy.replay import MOST_HEDGES
+from tailrace.policy.hedging.api import MOST_HEDGES
 from tailrace.sim import Forest, Model, Report
 from tailrace.sim.queues import Job
 from tailrace.sim.stage import StageAtWork

@@ -15,7 +15,7 @@ import pytest
 from golden_outcomes import differences
 
 from tailrace.core.ledger import Ledger, Root
-from tailrace.policy.replay import MOST_HEDGES
+from tailrace.policy.hedging.api import MOST_HEDGES
 from tailrace.sim import faults
 from tailrace.sim.__main__ import run_chunk
 from tailrace.sim.faults import MAX_EVENTS, Outcome, SimulationFailure, run_seed

@@ -17,7 +17,7 @@ from tailrace.core.messages import Members, Position, Techniques
 from tailrace.core.opentask import BatchTask
 from tailrace.core.plan import make_plan
 from tailrace.core.task import ObservedTask, PlainTask, Task
-from tailrace.policy.tail import PLAIN
+from tailrace.policy.techniques import PLAIN
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology

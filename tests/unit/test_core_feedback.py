@@ -22,8 +22,8 @@ from tailrace.core.runs import Run, came, joined
 from tailrace.core.task import ObservedTask, PlainTask, Task
 from tailrace.errors import TailraceError
 from tailrace.policy import least_work
-from tailrace.policy.feedback import Message
-from tailrace.policy.grouping import ALL, FIRST, HELD
+from tailrace.policy.groupings.api import ALL, FIRST, HELD
+from tailrace.policy.groupings.feedback import Message
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology

@@ -20,10 +20,10 @@ from tailrace.core.plan import Plan, make_plan
 from tailrace.core.router import turn_of
 from tailrace.core.sourcetask import SourceTask
 from tailrace.metrics.counters import TaskSnapshot
-from tailrace.policy.grouping import Grouping
-from tailrace.policy.pull_task import Credit
-from tailrace.policy.replay import ReplayRule
-from tailrace.policy.tail import PLAIN, Tail
+from tailrace.policy.groupings.api import Grouping
+from tailrace.policy.groupings.pull.receiver import Credit
+from tailrace.policy.hedging.api import ReplayRule
+from tailrace.policy.techniques import PLAIN, Tail
 from tailrace.runtime.load import LoadMeter
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing import ManualClock

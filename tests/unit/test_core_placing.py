@@ -10,8 +10,8 @@ import tailrace as tr
 from tailrace.core.placing import measured_problem, structure_problem
 from tailrace.core.plan import Plan, make_plan
 from tailrace.errors import OptionError
-from tailrace.policy.placement_coarse import coarse_grained
-from tailrace.policy.placement_round_robin import round_robin_placement
+from tailrace.policy.placement.coarse import coarse_grained
+from tailrace.policy.placement.round_robin import round_robin_placement
 
 
 def plan(workers: int = 3) -> Plan:

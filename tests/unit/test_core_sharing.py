@@ -15,7 +15,7 @@ from tailrace.core.sharing import check_sharing
 from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import broadcast, fields, least_work, local, partial_key, pull, shuffle
-from tailrace.policy.feedback import Message
+from tailrace.policy.groupings.feedback import Message
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology

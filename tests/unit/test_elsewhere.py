@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.policy.elsewhere import Elsewhere
+from tailrace.policy.hedging.least_waiting import Elsewhere
 
 
 def test_equals_take_turns() -> None:

@@ -26,12 +26,12 @@ from tailrace.policy import (
     pull,
     storm_load_aware,
 )
-from tailrace.policy.feedback import Message
-from tailrace.policy.inflight import HALF_LIFE_NS
-from tailrace.policy.least_work import LATE_NS
-from tailrace.policy.partial_key import two_tasks
-from tailrace.policy.reports import MAX_REPORT, MAX_SAMPLES, SAMPLES_EVERY_NS, Done, Reporter
-from tailrace.policy.storm_load_aware import DECK, Load
+from tailrace.policy.groupings.baselines.storm_load_aware import DECK, Load
+from tailrace.policy.groupings.feedback import Message
+from tailrace.policy.groupings.least_work import LATE_NS
+from tailrace.policy.groupings.load.in_flight import HALF_LIFE_NS
+from tailrace.policy.groupings.load.reports import MAX_REPORT, MAX_SAMPLES, SAMPLES_EVERY_NS, Done, Reporter
+from tailrace.policy.groupings.partial_key import two_tasks
 from tailrace.testing import check_grouping
 
 VALUES = [index * index % 61 for index in range(150)]

@@ -13,10 +13,10 @@ from tailrace.clock import MILLISECOND_NS as MS
 from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError
 from tailrace.policy import latency_balanced
-from tailrace.policy.latency_balanced import Ask, LatencyBalanced, Took
-from tailrace.policy.latency_balanced_fast import PERIOD_NS, QUIET, LatencyBalancedFast
-from tailrace.policy.reports import Done
-from tailrace.policy.shares import Shares
+from tailrace.policy.groupings.latency_balanced import Ask, LatencyBalanced, Took
+from tailrace.policy.groupings.latency_balanced_fast import PERIOD_NS, QUIET, LatencyBalancedFast
+from tailrace.policy.groupings.load.reports import Done
+from tailrace.policy.groupings.load.shares import Shares
 from tailrace.sim import Exponential, Model, Node, Poisson, Report, simulate
 
 TASKS = 5

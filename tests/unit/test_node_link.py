@@ -14,8 +14,8 @@ from tailrace.core.linkbudget import DEPTH_NS
 from tailrace.core.messages import Member
 from tailrace.core.nodelink import PATIENCE_NS, POLL_NS, WAIT, NodeLink, NodeWords
 from tailrace.errors import SegmentError
-from tailrace.policy.send import NEVER_NS, Waiting
-from tailrace.policy.send_lbf import lbf
+from tailrace.policy.send_order.api import NEVER_NS, Waiting
+from tailrace.policy.send_order.largest_backlog import lbf
 from tailrace.runtime.linkmemory import LinkMemory
 
 NOW_NS = 5 * SECOND_NS

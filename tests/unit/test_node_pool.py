@@ -14,7 +14,7 @@ from tailrace.core.circle import Circle
 from tailrace.core.ledger import LedgerLimits
 from tailrace.core.messages import Member, Position
 from tailrace.core.plan import make_plan
-from tailrace.policy.tail import Tail
+from tailrace.policy.techniques import Tail
 from tailrace.runtime.channels import Channel, offer_ring, take_ring
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.nodequeue import NodeQueue

@@ -10,9 +10,9 @@ import pytest
 
 from tailrace.errors import OptionError, TopologyError
 from tailrace.policy import osg
-from tailrace.policy.estimate import CostTable
-from tailrace.policy.osg import Matrices, OsgChooser, OsgReceiver, Reply, Stage, Sync
-from tailrace.policy.sketch import CountMinPair, Estimates, Shape
+from tailrace.policy.groupings.load.cost_table import CostTable
+from tailrace.policy.groupings.load.sketch import CountMinPair, Estimates, Shape
+from tailrace.policy.groupings.osg import Matrices, OsgChooser, OsgReceiver, Reply, Stage, Sync
 
 
 def itself(value: Any) -> Any:

@@ -19,7 +19,7 @@ from tailrace.core.messages import Barrier, Drain, Position, Recover, Techniques
 from tailrace.core.plan import make_plan
 from tailrace.core.sourcetask import SourceTask
 from tailrace.policy import adaptive_timeout
-from tailrace.policy.tail import Tail
+from tailrace.policy.techniques import Tail
 from tailrace.runtime.channels import Channel, offer_ring, take_ring
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.taskhost import TaskHost

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tailrace.errors import OptionError
-from tailrace.policy.placement import PlacementProblem
-from tailrace.policy.placement_limits import blocks_of, pack_heaviest_first
-from tailrace.policy.placement_problem import placement_problem
-from tailrace.policy.placement_round_robin import round_robin_placement
+from tailrace.policy.placement.api import PlacementProblem
+from tailrace.policy.placement.limits import blocks_of, pack_heaviest_first
+from tailrace.policy.placement.problem import placement_problem
+from tailrace.policy.placement.round_robin import round_robin_placement
 
 NAN = float("nan")
 KNOWN = "operators=read (2 tasks), work (3 tasks): did you mean work?"

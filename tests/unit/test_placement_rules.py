@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from tailrace.errors import OptionError
-from tailrace.policy.placement import Placement, PlacementProblem, PlacementRule, over_workers
-from tailrace.policy.placement_bisect import bisect, split
-from tailrace.policy.placement_blocks import BlockGraph, unlimited_blocks
-from tailrace.policy.placement_coarse import coarse_grained
-from tailrace.policy.placement_consolidate import consolidate, expand, levels_of
-from tailrace.policy.placement_limits import blocks_of
-from tailrace.policy.placement_optimal import optimal
-from tailrace.policy.placement_problem import placement_problem
-from tailrace.policy.placement_refine import refine
-from tailrace.policy.placement_round_robin import round_robin_placement
+from tailrace.policy.placement.api import Placement, PlacementProblem, PlacementRule, over_workers
+from tailrace.policy.placement.bisect import bisect, split
+from tailrace.policy.placement.blocks import BlockGraph, unlimited_blocks
+from tailrace.policy.placement.coarse import coarse_grained
+from tailrace.policy.placement.consolidate import consolidate, expand, levels_of
+from tailrace.policy.placement.limits import blocks_of
+from tailrace.policy.placement.optimal import optimal
+from tailrace.policy.placement.problem import placement_problem
+from tailrace.policy.placement.refine import refine
+from tailrace.policy.placement.round_robin import round_robin_placement
 from tailrace.testing import check_placement
 
 RULES: list[PlacementRule] = [round_robin_placement(), coarse_grained(refined=False), coarse_grained(), optimal()]

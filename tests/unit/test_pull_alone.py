@@ -13,12 +13,12 @@ from tailrace.core.receivinghalf import ReceivingHalves
 from tailrace.core.router import Note
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, latency_balanced, power_of_two, pull
-from tailrace.policy.feedback import Message, wants_answer
-from tailrace.policy.grouping import FIRST, HELD
-from tailrace.policy.osg import Reply
-from tailrace.policy.pull_alone import MAX_AHEAD, MAX_RUN, LoneReceiver, LoneSender, Ran
-from tailrace.policy.pull_task import Credit, InLine
-from tailrace.policy.reports import Done
+from tailrace.policy.groupings.api import FIRST, HELD
+from tailrace.policy.groupings.feedback import Message, wants_answer
+from tailrace.policy.groupings.load.reports import Done
+from tailrace.policy.groupings.osg import Reply
+from tailrace.policy.groupings.pull.lone_sender import MAX_AHEAD, MAX_RUN, LoneReceiver, LoneSender, Ran
+from tailrace.policy.groupings.pull.receiver import Credit, InLine
 from tailrace.runtime.connectors import from_iterable, to_call
 from tailrace.runtime.wire import decode_notes, encode_notes
 from tailrace.testing.clock import ManualClock

@@ -6,7 +6,7 @@ import pytest
 
 from tailrace.clock import MILLISECOND_NS as MS
 from tailrace.clock import SECOND_NS
-from tailrace.policy.budget import BURST, LEAST, LUCKY_BURSTS, Budget, Limits
+from tailrace.policy.hedging.budget import BURST, LEAST, LUCKY_BURSTS, Budget, Limits
 
 
 def earn(budget: Budget, roots: int, work_ns: int = MS) -> None:

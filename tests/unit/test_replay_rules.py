@@ -13,10 +13,10 @@ from tailrace.clock import MILLISECOND_NS as MS
 from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError
 from tailrace.policy import ReplayRule, adaptive_timeout, du_timeout, fixed_timeout, replicate
-from tailrace.policy.budget import Limits
-from tailrace.policy.latencies import FEWEST, UNSEEN, Latencies
-from tailrace.policy.overdue import TimedReplayer
-from tailrace.policy.replay_adaptive import algorithm_1
+from tailrace.policy.hedging.adaptive import algorithm_1
+from tailrace.policy.hedging.budget import Limits
+from tailrace.policy.hedging.latencies import FEWEST, UNSEEN, Latencies
+from tailrace.policy.hedging.timeouts import TimedReplayer
 from tailrace.testing import check_replay
 
 ALL: list[ReplayRule] = [

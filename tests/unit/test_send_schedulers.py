@@ -11,11 +11,11 @@ import cloudpickle
 import pytest
 
 from tailrace.errors import OptionError
-from tailrace.policy.send import NEVER_NS, NOTHING, SendScheduler, Waiting
-from tailrace.policy.send_fifo import fifo
-from tailrace.policy.send_lbf import lbf, lbf_work
-from tailrace.policy.send_named import named_send
-from tailrace.policy.send_round_robin import round_robin
+from tailrace.policy.send_order.api import NEVER_NS, NOTHING, SendScheduler, Waiting
+from tailrace.policy.send_order.by_name import named_send
+from tailrace.policy.send_order.fifo import fifo
+from tailrace.policy.send_order.largest_backlog import lbf, lbf_work
+from tailrace.policy.send_order.round_robin import round_robin
 from tailrace.testing import check_scheduler
 
 MS = 1_000_000

@@ -21,7 +21,7 @@ from tailrace.core.sendinghalf import MAX_LINE
 from tailrace.core.task import PlainTask
 from tailrace.errors import TaskError
 from tailrace.policy import broadcast, power_of_two, pull
-from tailrace.policy.pull_task import Credit
+from tailrace.policy.groupings.pull.receiver import Credit
 from tailrace.runtime import wire
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink

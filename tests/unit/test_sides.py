@@ -16,9 +16,9 @@ from tailrace.core.ledger import LedgerLimits
 from tailrace.core.messages import Position, Techniques
 from tailrace.core.plan import Plan, make_plan
 from tailrace.core.task import Task
-from tailrace.policy.replay import MOST_HEDGES, ReplayRule
-from tailrace.policy.sides import Sides
-from tailrace.policy.tail import PLAIN, Tail
+from tailrace.policy.hedging.api import MOST_HEDGES, ReplayRule
+from tailrace.policy.hedging.disjoint_halves import Sides
+from tailrace.policy.techniques import PLAIN, Tail
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Topology

@@ -9,7 +9,7 @@ import pytest
 
 import tailrace as tr
 from tailrace.errors import TopologyError
-from tailrace.policy.calling import misfit
+from tailrace.policy.signatures import misfit
 
 
 @pytest.fixture

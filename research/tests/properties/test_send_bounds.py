@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from tailrace.policy.send import NOTHING, Picker, SendScheduler, Waiting
-from tailrace.policy.send_fifo import fifo
-from tailrace.policy.send_lbf import lbf, lbf_work
-from tailrace.policy.send_round_robin import round_robin
+from tailrace.policy.send_order.api import NOTHING, Picker, SendScheduler, Waiting
+from tailrace.policy.send_order.fifo import fifo
+from tailrace.policy.send_order.largest_backlog import lbf, lbf_work
+from tailrace.policy.send_order.round_robin import round_robin
 from tailrace_research.reproduce.hone.slots import Arrival, simulate_slots
 
 SLOT_NS = 1_000

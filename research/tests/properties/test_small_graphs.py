@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from tailrace.policy.placement import over_workers
-from tailrace.policy.placement_coarse import coarse_grained
-from tailrace.policy.placement_optimal import optimal
+from tailrace.policy.placement.api import over_workers
+from tailrace.policy.placement.coarse import coarse_grained
+from tailrace.policy.placement.optimal import optimal
 from tailrace_research.reproduce.turbostream.graphs import best_by_counts, connected_graphs, graph_of, nodes_of
 
 

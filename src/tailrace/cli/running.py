@@ -24,9 +24,9 @@ from tailrace.cli import common
 from tailrace.cli.common import SPARE_SLOTS, Conf, conf_option, errors_for_people, host_option, master_option
 from tailrace.dashboard import follow, render_summary
 from tailrace.errors import did_you_mean
-from tailrace.policy.replay_named import named_replay
-from tailrace.policy.send_named import named_send
-from tailrace.policy.tail import PLAIN, checked_scope
+from tailrace.policy.hedging.by_name import named_replay
+from tailrace.policy.send_order.by_name import named_send
+from tailrace.policy.techniques import PLAIN, checked_scope
 from tailrace.signals import terminable
 
 GLANCE_S = 0.1  # how soon a new progress is written down; there is one a second

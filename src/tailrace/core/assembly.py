@@ -37,8 +37,8 @@ from tailrace.core.stage import (
 from tailrace.core.task import ObservedTask, PlainTask, Task
 from tailrace.core.watch import Watch
 from tailrace.metrics.counters import TaskCounters
-from tailrace.policy.shuffle import Shuffle
-from tailrace.policy.tail import NODE, PLAIN, Tail
+from tailrace.policy.groupings.shuffle import Shuffle
+from tailrace.policy.techniques import NODE, PLAIN, Tail
 from tailrace.topology import Port, Role
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tailrace.core.messages import Member
 from tailrace.core.plan import OperatorPlan, Plan
-from tailrace.policy.tail import NODE
+from tailrace.policy.techniques import NODE
 
 
 @dataclass(frozen=True)

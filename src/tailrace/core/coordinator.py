@@ -55,7 +55,7 @@ from tailrace.core.messages import (
 )
 from tailrace.core.storing import Storing
 from tailrace.errors import WorkerLost, WorkersMissing
-from tailrace.policy.tail import PLAIN, Tail
+from tailrace.policy.techniques import PLAIN, Tail
 
 STABLE_NS = 60 * SECOND_NS
 """A worker that has lived so long did not die of what killed the one before it."""

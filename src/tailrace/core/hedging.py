@@ -16,9 +16,9 @@ from tailrace.core.messages import Load
 from tailrace.core.plan import Plan
 from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters
-from tailrace.policy.elsewhere import Elsewhere
-from tailrace.policy.replay import MOST_HEDGES, ReplayRule
-from tailrace.policy.tail import Tail
+from tailrace.policy.hedging.api import MOST_HEDGES, ReplayRule
+from tailrace.policy.hedging.least_waiting import Elsewhere
+from tailrace.policy.techniques import Tail
 from tailrace.topology import Role
 
 NEVER = 1 << 63

@@ -17,7 +17,7 @@ from typing import Any
 
 from tailrace.core.acks import HEDGE, Fold
 from tailrace.metrics.histogram import Histogram
-from tailrace.policy.replay import MOST_HEDGES
+from tailrace.policy.hedging.api import MOST_HEDGES
 
 
 class Root:

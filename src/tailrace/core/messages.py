@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.policy.tail import PLAIN, Tail
+from tailrace.policy.techniques import PLAIN, Tail
 
 Address = tuple[str, int]
 

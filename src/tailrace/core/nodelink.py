@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
 from tailrace.core.linkbudget import LinkBudget
-from tailrace.policy.send import NEVER_NS, NOTHING, SendScheduler, Waiting
+from tailrace.policy.send_order.api import NEVER_NS, NOTHING, SendScheduler, Waiting
 
 Words: TypeAlias = "MutableSequence[int] | memoryview[int]"
 

@@ -19,7 +19,7 @@ from tailrace.core.stage import Wiring, as_results
 from tailrace.core.task import Task
 from tailrace.core.watch import CallWatch
 from tailrace.errors import shorten
-from tailrace.policy.feedback import Message
+from tailrace.policy.groupings.feedback import Message
 from tailrace.topology import OnError, Role
 
 _NO_LISTS = (NoneType, str, bytes, bytearray, dict, set, frozenset)

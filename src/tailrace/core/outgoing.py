@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from tailrace.policy.send import NEVER_NS, NOTHING, SendScheduler, Waiting
+from tailrace.policy.send_order.api import NEVER_NS, NOTHING, SendScheduler, Waiting
 
 OUTGOING_TUPLES = 256
 """Tuples that may wait in a task's outgoing queue: as many as may wait in a lane. Beyond, the task is held back."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from tailrace.core.plan import EdgePlan, Plan
 from tailrace.errors import OptionError
-from tailrace.policy.placement import PlacementProblem
-from tailrace.policy.placement_problem import placement_problem
+from tailrace.policy.placement.api import PlacementProblem
+from tailrace.policy.placement.problem import placement_problem
 
 
 def structure_problem(plan: Plan, nodes: Mapping[str, int], **constraints: Any) -> PlacementProblem:

@@ -17,9 +17,9 @@ from tailrace.core.lawful import split_names
 from tailrace.core.lineage import edge_salt, split_salt
 from tailrace.core.sharing import widest_scopes
 from tailrace.errors import TopologyError
-from tailrace.policy.feedback import has_feedback
-from tailrace.policy.grouping import Grouping
-from tailrace.policy.tail import NODE, WORKER
+from tailrace.policy.groupings.api import Grouping
+from tailrace.policy.groupings.feedback import has_feedback
+from tailrace.policy.techniques import NODE, WORKER
 from tailrace.topology import Edge, OnError, Operator, Port, Role, Topology, is_async
 
 

@@ -20,7 +20,7 @@ from tailrace.core.router import NOTE, UNTRACKED, Note, Origin
 from tailrace.core.runs import Arrival, Run, came, joined
 from tailrace.errors import TailraceError, shorten
 from tailrace.metrics.counters import TaskCounters
-from tailrace.policy.feedback import BulkReceiver, Message, Receiver, Silent, has_feedback, hears_many
+from tailrace.policy.groupings.feedback import BulkReceiver, Message, Receiver, Silent, has_feedback, hears_many
 
 LATE_NS = 10 * MILLISECOND_NS
 """After this time it is urgent to tell something. After as many such times as the worker has tasks it is told whatever

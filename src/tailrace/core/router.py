@@ -14,10 +14,10 @@ from tailrace.core.acks import HEDGE
 from tailrace.core.failure import CAUGHT
 from tailrace.core.lineage import broadcast_lineages, child_lineages
 from tailrace.core.plan import EdgePlan
-from tailrace.policy.elsewhere import Elsewhere
-from tailrace.policy.feedback import Message, wants_answer
-from tailrace.policy.grouping import ALL, Chooser
-from tailrace.policy.sides import Sides
+from tailrace.policy.groupings.api import ALL, Chooser
+from tailrace.policy.groupings.feedback import Message, wants_answer
+from tailrace.policy.hedging.disjoint_halves import Sides
+from tailrace.policy.hedging.least_waiting import Elsewhere
 
 Bundle = tuple[int, int, int, int, list[int] | None, list[Any]]
 """(emission number, split index, offset, ack id, lineages or None, values)"""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tailrace.core.router import NOTE, UNTRACKED, Note, Origin
-from tailrace.policy.feedback import Message
+from tailrace.policy.groupings.feedback import Message
 
 Came = tuple[Origin | None, int, Sequence[Message | None] | None]
 """Tuples that have come: whose, how many, and what is attached to them. Nobody's: they came on another kind of edge."""

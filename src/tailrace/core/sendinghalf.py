@@ -19,8 +19,8 @@ from tailrace.core.lineage import broadcast_lineages, child_lineages
 from tailrace.core.plan import EdgePlan
 from tailrace.core.router import MAX_BUNDLE, Bundle, FeedbackLane, LaneOut, Origin
 from tailrace.metrics.counters import EdgeState, TaskCounters
-from tailrace.policy.feedback import FeedbackChooser, Message, has_feedback
-from tailrace.policy.grouping import ALL, FIRST, HELD
+from tailrace.policy.groupings.api import ALL, FIRST, HELD
+from tailrace.policy.groupings.feedback import FeedbackChooser, Message, has_feedback
 
 MAX_LINE = 256
 """Tuples in line on one edge, beyond which the task is held back: as many as may wait in a lane."""

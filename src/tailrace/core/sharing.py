@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tailrace.errors import OptionError
-from tailrace.policy.tail import NODE, WORKER
+from tailrace.policy.techniques import NODE, WORKER
 from tailrace.topology import Kind, Role
 
 if TYPE_CHECKING:

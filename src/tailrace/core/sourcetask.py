@@ -36,8 +36,8 @@ from tailrace.core.router import TurnsOut
 from tailrace.core.stage import Wiring
 from tailrace.core.task import Task
 from tailrace.errors import TailraceError, TaskError
-from tailrace.policy.elsewhere import Elsewhere
-from tailrace.policy.tail import Tail
+from tailrace.policy.hedging.least_waiting import Elsewhere
+from tailrace.policy.techniques import Tail
 
 ASK_AGAIN_NS = SECOND_NS
 """An answer takes a round trip and a write to disk. One that takes so long was lost with its connection."""

@@ -23,7 +23,7 @@ from tailrace.core.sharedqueue import SharedQueue, Tap
 from tailrace.core.stage import CommitSinkStage, Stage, Wiring
 from tailrace.errors import TailraceError
 from tailrace.metrics.counters import TaskCounters
-from tailrace.policy.tail import Tail
+from tailrace.policy.techniques import Tail
 
 
 class BundleQueue(Protocol):

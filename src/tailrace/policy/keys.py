@@ -7,8 +7,8 @@ from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from tailrace.errors import TopologyError, shorten
-from tailrace.policy.calling import misfit
 from tailrace.policy.hashing import stable_hash
+from tailrace.policy.signatures import misfit
 
 Key = Callable[[Any], Any] | str | int
 

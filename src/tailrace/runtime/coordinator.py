@@ -34,7 +34,7 @@ from tailrace.core.plan import EdgePlan, Plan
 from tailrace.errors import Fenced, TailraceError
 from tailrace.metrics.edges import WatchedEdge
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus, describe
-from tailrace.policy.tail import Tail
+from tailrace.policy.techniques import Tail
 from tailrace.runtime.auth import new_secret
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.control import (

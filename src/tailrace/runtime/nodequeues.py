@@ -20,7 +20,7 @@ from tailrace.core.circle import Circle, circle_of
 from tailrace.core.messages import Member
 from tailrace.core.plan import OperatorPlan, Plan
 from tailrace.errors import ProtocolError, RingError, SegmentError
-from tailrace.policy.tail import NODE
+from tailrace.policy.techniques import NODE
 from tailrace.runtime.channels import RingPart, offer_ring, take_ring
 from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.pool import Pool

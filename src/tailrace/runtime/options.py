@@ -14,7 +14,7 @@ from tailrace.core.ledger import LedgerLimits
 from tailrace.core.outgoing import OUTGOING_TUPLES
 from tailrace.errors import OptionError, refuse_unknown, shorten
 from tailrace.policy.numbers import is_number
-from tailrace.policy.tail import NODE, PLAIN, WORKER, Tail
+from tailrace.policy.techniques import NODE, PLAIN, WORKER, Tail
 
 MEGABIT_BYTES = 125_000
 MOST_WORKERS = 1024

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from tailrace.core.messages import Member
 from tailrace.core.plan import Plan
 from tailrace.core.sharedqueue import SharedQueue
-from tailrace.policy.tail import NODE
+from tailrace.policy.techniques import NODE
 from tailrace.runtime.inlinks import Membership
 from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.nodequeues import Ground, NodeQueues

@@ -17,7 +17,7 @@ from tailrace.core.plan import Plan, make_plan
 from tailrace.core.sharing import check_sharing
 from tailrace.errors import OptionError, TailraceError, headline, shorten
 from tailrace.policy.numbers import is_number
-from tailrace.policy.tail import NODE, Tail, Techniques
+from tailrace.policy.techniques import NODE, Tail, Techniques
 from tailrace.runtime import leaving
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.coordinator import CoordinatorServer, Place

@@ -20,7 +20,7 @@ from tailrace.core.sharedqueue import divided, portions
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.errors import ProtocolError
-from tailrace.policy.feedback import Message
+from tailrace.policy.groupings.feedback import Message
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.nodequeue import NodeQueue

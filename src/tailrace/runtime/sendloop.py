@@ -19,8 +19,8 @@ from tailrace.core.linkbudget import LinkBudget
 from tailrace.core.nodelink import WAIT, NodeLink
 from tailrace.core.outgoing import OutgoingQueue, Parcel, SendOrder
 from tailrace.core.plan import Plan
-from tailrace.policy.send import SendScheduler
-from tailrace.policy.send_fifo import fifo
+from tailrace.policy.send_order.api import SendScheduler
+from tailrace.policy.send_order.fifo import fifo
 from tailrace.runtime.linkmemory import SharedLink
 from tailrace.runtime.outlinks import OutLinks
 from tailrace.runtime.runner import IDLE_NS, Runner

@@ -17,10 +17,10 @@ import cloudpickle
 from tailrace.core.acks import Fold
 from tailrace.core.router import NOTE, Bundle, Note
 from tailrace.errors import ProtocolError
-from tailrace.policy.feedback import Message
-from tailrace.policy.pull_alone import Ran
-from tailrace.policy.pull_task import Credit, Revoke
-from tailrace.policy.reports import Done
+from tailrace.policy.groupings.feedback import Message
+from tailrace.policy.groupings.load.reports import Done
+from tailrace.policy.groupings.pull.lone_sender import Ran
+from tailrace.policy.groupings.pull.receiver import Credit, Revoke
 from tailrace.runtime.seal import SEAL_BYTES, Seal
 
 BUNDLES = 1

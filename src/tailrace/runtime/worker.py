@@ -30,8 +30,8 @@ from tailrace.core.sightings import Sightings
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced, ProtocolError, TailraceError, TaskError, shorten
-from tailrace.policy.send import SendScheduler
-from tailrace.policy.tail import NODE, Tail
+from tailrace.policy.send_order.api import SendScheduler
+from tailrace.policy.techniques import NODE, Tail
 from tailrace.ring.segment import sweep, sweep_own
 from tailrace.runtime.asyncrunner import AsyncRunner
 from tailrace.runtime.auth import dial

@@ -3,7 +3,7 @@
 ``simulate`` asks what a policy would do to a workload; ``tailrace.sim.faults`` asks whether anything is lost.
 """
 
-from tailrace.policy.replay_named import named_replay
+from tailrace.policy.hedging.by_name import named_replay
 from tailrace.sim.arrivals import Paced, Poisson, Recorded
 from tailrace.sim.comparison import backlog_chart, latency_chart, render_comparison
 from tailrace.sim.forest import Forest, grow

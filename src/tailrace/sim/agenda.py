@@ -7,7 +7,7 @@ from collections import deque
 from itertools import count
 from typing import Any
 
-from tailrace.policy.feedback import Message
+from tailrace.policy.groupings.feedback import Message
 
 FINISH, DELIVER, TO_SENDER, TO_TASK, WAKE, EMIT = range(6)
 """Kinds, in the order in which they happen at one moment: a task that gets free is free for what comes then."""

@@ -31,7 +31,7 @@ from tailrace.core.messages import (
 from tailrace.core.plan import Plan
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
-from tailrace.policy.tail import PLAIN, Tail, Techniques
+from tailrace.policy.techniques import PLAIN, Tail, Techniques
 from tailrace.sim.commits import SlowCommits
 from tailrace.sim.driver import NONE, Driver, Hardship
 from tailrace.sim.engine import Engine

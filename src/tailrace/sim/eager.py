@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.policy.replay import MOST_HEDGES, ReplayState
+from tailrace.policy.hedging.api import MOST_HEDGES, ReplayState
 
 
 class _EagerReplayer:

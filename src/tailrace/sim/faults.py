@@ -18,10 +18,10 @@ from tailrace.core.ledger import Root
 from tailrace.core.messages import Assign, Committed, Position, ToWorker
 from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
-from tailrace.policy.send import SendScheduler
-from tailrace.policy.send_fifo import fifo
-from tailrace.policy.send_lbf import lbf, lbf_work
-from tailrace.policy.tail import NODE, WORKER, Tail
+from tailrace.policy.send_order.api import SendScheduler
+from tailrace.policy.send_order.fifo import fifo
+from tailrace.policy.send_order.largest_backlog import lbf, lbf_work
+from tailrace.policy.techniques import NODE, WORKER, Tail
 from tailrace.sim.cluster import BACKSTOP_NS, Cluster, Crashes, Network, Observer
 from tailrace.sim.commits import SlowCommits
 from tailrace.sim.driver import hardship_of

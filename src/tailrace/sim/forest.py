@@ -14,7 +14,7 @@ from random import Random
 
 from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError
-from tailrace.policy.replay import MOST_HEDGES
+from tailrace.policy.hedging.api import MOST_HEDGES
 from tailrace.sim.model import SOURCE, Model, Stage, Stalls
 
 

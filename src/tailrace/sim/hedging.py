@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.policy.elsewhere import Elsewhere
-from tailrace.policy.replay import MOST_HEDGES, ReplayRule
+from tailrace.policy.hedging.api import MOST_HEDGES, ReplayRule
+from tailrace.policy.hedging.least_waiting import Elsewhere
 from tailrace.sim.agenda import WAKE, Agenda
 from tailrace.sim.roots import Roots
 

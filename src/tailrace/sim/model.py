@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 
 from tailrace.errors import OptionError, did_you_mean
-from tailrace.policy.grouping import Grouping
+from tailrace.policy.groupings.api import Grouping
 from tailrace.sim.arrivals import Arrivals
 from tailrace.sim.service import Service
 

@@ -16,7 +16,7 @@ from tailrace.core.linkbudget import LinkBudget
 from tailrace.core.nodelink import WAIT, NodeLink, NodeWords
 from tailrace.core.outgoing import Parcel, SendOrder
 from tailrace.errors import OptionError
-from tailrace.policy.send import SendScheduler
+from tailrace.policy.send_order.api import SendScheduler
 from tailrace.sim.sending import SendingResult, SendingTask, feed, simulate_sending
 
 SPLIT, FIRST_COME, NODE = "split", "first_come", "node"

@@ -13,9 +13,9 @@ from functools import cached_property
 from random import Random
 
 from tailrace.errors import OptionError, did_you_mean
-from tailrace.policy.grouping import Grouping
+from tailrace.policy.groupings.api import Grouping
+from tailrace.policy.hedging.api import MOST_HEDGES
 from tailrace.policy.keys import Key
-from tailrace.policy.replay import MOST_HEDGES
 from tailrace.sim.arrivals import Recorded
 from tailrace.sim.calibration import Costs, calibrate
 from tailrace.sim.forest import Forest

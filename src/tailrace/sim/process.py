@@ -35,7 +35,7 @@ from tailrace.core.sourcetask import SourceTask
 from tailrace.core.task import Task
 from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.errors import Fenced
-from tailrace.policy.tail import NODE
+from tailrace.policy.techniques import NODE
 from tailrace.sim.nodequeue import NodeQueue
 from tailrace.sim.polls import READY, FitfulReader
 from tailrace.sim.room import Frame, Gates, Way

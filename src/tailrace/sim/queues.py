@@ -6,8 +6,8 @@ import heapq
 from collections import deque
 from typing import Protocol
 
-from tailrace.policy.estimate import CostTable
-from tailrace.policy.feedback import Message
+from tailrace.policy.groupings.feedback import Message
+from tailrace.policy.groupings.load.cost_table import CostTable
 
 Job = tuple[int, int, int, int, Message | None, int]
 """(tuple, incarnation, sender, the task that its sender chose, what was attached, when it gets there)"""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tailrace.core.outgoing import OUTGOING_TUPLES, OutgoingQueue, Parcel, SendOrder
 from tailrace.core.router import NOTE
 from tailrace.core.task import Task
-from tailrace.policy.send import SendScheduler
-from tailrace.policy.send_fifo import fifo
+from tailrace.policy.send_order.api import SendScheduler
+from tailrace.policy.send_order.fifo import fifo
 
 if TYPE_CHECKING:
     from tailrace.sim.process import SimWorker

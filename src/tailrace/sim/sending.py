@@ -19,7 +19,7 @@ from tailrace.clock import SECOND_NS
 from tailrace.core.linkbudget import LinkBudget
 from tailrace.core.outgoing import OutgoingQueue, Parcel, SendOrder
 from tailrace.errors import OptionError
-from tailrace.policy.send import SendScheduler
+from tailrace.policy.send_order.api import SendScheduler
 
 
 @dataclass(frozen=True)

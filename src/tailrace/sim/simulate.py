@@ -10,8 +10,8 @@ from __future__ import annotations
 import heapq
 from itertools import cycle, islice
 
-from tailrace.policy.grouping import Grouping
-from tailrace.policy.replay import ReplayRule
+from tailrace.policy.groupings.api import Grouping
+from tailrace.policy.hedging.api import ReplayRule
 from tailrace.sim.agenda import DELIVER, FINISH, TO_SENDER, TO_TASK, WAKE, Agenda
 from tailrace.sim.forest import Forest, grow
 from tailrace.sim.hedging import Hedging

@@ -9,14 +9,14 @@ from heapq import heappush
 from random import Random
 from typing import NamedTuple
 
-from tailrace.policy.elsewhere import Elsewhere
-from tailrace.policy.feedback import FeedbackChooser, Message, Receiver, has_feedback
-from tailrace.policy.grouping import ALL, FIRST, HELD, Chooser, Grouping
+from tailrace.policy.groupings.api import ALL, FIRST, HELD, Chooser, Grouping
+from tailrace.policy.groupings.baselines.full_knowledge import FullKnowledge
+from tailrace.policy.groupings.feedback import FeedbackChooser, Message, Receiver, has_feedback
+from tailrace.policy.groupings.local import Local
+from tailrace.policy.groupings.shuffle import Shuffle
 from tailrace.policy.hashing import stable_hash
-from tailrace.policy.local import Local
-from tailrace.policy.oracle import FullKnowledge
-from tailrace.policy.shuffle import Shuffle
-from tailrace.policy.sides import Sides
+from tailrace.policy.hedging.disjoint_halves import Sides
+from tailrace.policy.hedging.least_waiting import Elsewhere
 from tailrace.sim.agenda import DELIVER, EMIT, FINISH, TO_SENDER, TO_TASK, Agenda
 from tailrace.sim.forest import Forest
 from tailrace.sim.hedging import Hedging

@@ -11,9 +11,9 @@ from dataclasses import fields
 from typing import Any
 
 from tailrace.errors import OptionError, TopologyError, did_you_mean
-from tailrace.policy.replay_named import named_replay
-from tailrace.policy.send_named import named_send
-from tailrace.policy.tail import Tail
+from tailrace.policy.hedging.by_name import named_replay
+from tailrace.policy.send_order.by_name import named_send
+from tailrace.policy.techniques import Tail
 from tailrace.runtime.coordinator import LOOPBACK, Place
 from tailrace.runtime.options import RunSettings
 from tailrace.runtime.run import HostedRun

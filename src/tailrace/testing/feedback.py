@@ -1,7 +1,7 @@
 """Both halves of a load-aware grouping among slow tasks and slow messages, with its law checked at every step.
 
 A driver of its own, apart from the simulator: the law must hold for whoever keeps the rules of
-``tailrace.policy.feedback``, and this one keeps them and nothing else. All messages are pickled on their way.
+``tailrace.policy.groupings.feedback``, and this one keeps them and nothing else. All messages are pickled on their way.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from random import Random
 from typing import Any
 
 from tailrace.errors import shorten
-from tailrace.policy.feedback import FeedbackGrouping, Message, hears_many
-from tailrace.policy.grouping import ALL, FIRST, HELD
+from tailrace.policy.groupings.api import ALL, FIRST, HELD
+from tailrace.policy.groupings.feedback import FeedbackGrouping, Message, hears_many
 
 MAX_MESSAGE_BYTES = 65_536
 """Pickled. Feedback is there to save time, not to fill links."""

@@ -1,7 +1,7 @@
 """The law of groupings, as a function that any grouping can be put through.
 
-The law is stated in ``tailrace.policy.grouping``; each ``_check_*`` below is one clause of it. Groupings with a
-receiving half have a law of their own besides, in ``tailrace.policy.feedback``.
+The law is stated in ``tailrace.policy.groupings.api``; each ``_check_*`` below is one clause of it. Groupings with a
+receiving half have a law of their own besides, in ``tailrace.policy.groupings.feedback``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import cloudpickle
 
 from tailrace.errors import shorten
-from tailrace.policy.feedback import FeedbackGrouping, has_feedback
-from tailrace.policy.grouping import ALL, FIRST, HELD, Grouping
+from tailrace.policy.groupings.api import ALL, FIRST, HELD, Grouping
+from tailrace.policy.groupings.feedback import FeedbackGrouping, has_feedback
 from tailrace.testing.feedback import LawBroken, drive_feedback
 
 DEFAULT_VALUES = tuple(f"user-{index * index % 61}" for index in range(200))  # keys repeat, some more than others

@@ -14,9 +14,9 @@ from random import Random
 
 import cloudpickle
 
-from tailrace.policy.placement import Placement, PlacementProblem, PlacementRule
-from tailrace.policy.placement_limits import blocks_of
-from tailrace.policy.placement_problem import placement_problem
+from tailrace.policy.placement.api import Placement, PlacementProblem, PlacementRule
+from tailrace.policy.placement.limits import blocks_of
+from tailrace.policy.placement.problem import placement_problem
 
 _IN_ANOTHER_PROCESS = """
 import pickle, sys

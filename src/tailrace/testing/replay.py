@@ -1,7 +1,7 @@
 """The law of replay rules, as a function that any rule can be put through.
 
-The law is stated in ``tailrace.policy.replay``. The source in here keeps the rules for drivers and nothing else: its
-roots are quick or stuck by chance, tasks are now idle, now busy, and some roots are lost and emitted anew.
+The law is stated in ``tailrace.policy.hedging.api``. The source in here keeps the rules for drivers and nothing else:
+its roots are quick or stuck by chance, tasks are now idle, now busy, and some roots are lost and emitted anew.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from random import Random
 import cloudpickle
 
 from tailrace.errors import shorten
-from tailrace.policy.budget import BURST, LUCKY_BURSTS
-from tailrace.policy.replay import MOST_HEDGES, Replayer, ReplayRule
+from tailrace.policy.hedging.api import MOST_HEDGES, Replayer, ReplayRule
+from tailrace.policy.hedging.budget import BURST, LUCKY_BURSTS
 
 MS = 1_000_000
 EVERY_NS = MS

@@ -1,6 +1,6 @@
 """The law of send schedulers, as a function that any scheduler can be put through.
 
-The law is stated in ``tailrace.policy.send``; each ``_check_*`` below is one clause of it.
+The law is stated in ``tailrace.policy.send_order.api``; each ``_check_*`` below is one clause of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from random import Random
 import cloudpickle
 
 from tailrace.errors import shorten
-from tailrace.policy.send import NEVER_NS, NOTHING, Picker, SendScheduler, Waiting
+from tailrace.policy.send_order.api import NEVER_NS, NOTHING, Picker, SendScheduler, Waiting
 
 TURN_NS = 1_000_000
 COSTS_NS = (0, 10_000, 10_000, 5_000_000)  # unknown, cheap and expensive

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from tailrace.errors import TopologyError
-from tailrace.policy.calling import misfit
+from tailrace.policy.signatures import misfit
 from tailrace.topology.graph import Role
 
 In = TypeVar("In", contravariant=True)

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar, Unpack
 
 from tailrace.connector import Source
 from tailrace.errors import TailraceError, TopologyError, did_you_mean, refuse_unknown, shorten
-from tailrace.policy.grouping import Grouping
-from tailrace.policy.shuffle import shuffle
+from tailrace.policy.groupings.api import Grouping
+from tailrace.policy.groupings.shuffle import shuffle
 from tailrace.topology import checks, drawing, validation
 from tailrace.topology.graph import Edge, Kind, Operator, Port, Role
 from tailrace.topology.options import RunOptions, SourceOptions

@@ -9,10 +9,10 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from tailrace.errors import TopologyError, did_you_mean, shorten
-from tailrace.policy.calling import misfit
-from tailrace.policy.feedback import has_feedback
-from tailrace.policy.grouping import Grouping
-from tailrace.policy.oracle import FullKnowledge
+from tailrace.policy.groupings.api import Grouping
+from tailrace.policy.groupings.baselines.full_knowledge import FullKnowledge
+from tailrace.policy.groupings.feedback import has_feedback
+from tailrace.policy.signatures import misfit
 from tailrace.topology.graph import Edge, Operator, Port, Role
 
 _NAME = re.compile(r"\w[\w.-]{0,99}")  # becomes part of file names and metric names, hence the limit of 100

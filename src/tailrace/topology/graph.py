@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from tailrace.policy.grouping import Grouping
+from tailrace.policy.groupings.api import Grouping
 
 
 class Role(Enum):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from os import PathLike
 from typing import Literal, TypedDict
 
-from tailrace.policy.grouping import Grouping
-from tailrace.policy.tail import Tail
+from tailrace.policy.groupings.api import Grouping
+from tailrace.policy.techniques import Tail
 
 TaskKind = Literal["auto", "cpu", "blocking"]
 """How a task shares its worker with the others."""

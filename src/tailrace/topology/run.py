@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Self, Unpack
 
-from tailrace.policy.tail import Tail, Techniques
+from tailrace.policy.techniques import Tail, Techniques
 
 
 class Run(ABC):

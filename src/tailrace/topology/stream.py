@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, Unpack, o
 
 from tailrace.connector import Sink
 from tailrace.errors import TopologyError, refuse_unknown
-from tailrace.policy.grouping import Grouping
-from tailrace.policy.shuffle import shuffle
+from tailrace.policy.groupings.api import Grouping
+from tailrace.policy.groupings.shuffle import shuffle
 from tailrace.topology import checks
 from tailrace.topology.body import Processor, check_body, is_async
 from tailrace.topology.graph import Kind, OnError, Operator, Port, Role

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tailrace import OptionError
-from tailrace.policy.osg import Osg
+from tailrace.policy.groupings.osg import Osg
 from tailrace_research.bench.turns import Figures
 from tailrace_research.bench.workloads import Outcome
 from tailrace_research.bench.workloads.followers import follower_graph

@@ -12,10 +12,10 @@ from statistics import fmean
 import pytest
 
 from tailrace.errors import OptionError
-from tailrace.policy.send import SendScheduler
-from tailrace.policy.send_fifo import fifo
-from tailrace.policy.send_lbf import lbf, lbf_work
-from tailrace.policy.send_round_robin import round_robin
+from tailrace.policy.send_order.api import SendScheduler
+from tailrace.policy.send_order.fifo import fifo
+from tailrace.policy.send_order.largest_backlog import lbf, lbf_work
+from tailrace.policy.send_order.round_robin import round_robin
 from tailrace_research.reproduce.hone.slots import Arrival, SlotsResult, jain_index, poisson_arrivals, simulate_slots
 
 SLOT_NS = 100_000
@@ -138,7 +138,7 @@ def test_jain_index(backlogs: list[int], expected: float | None) -> None:
 def test_equal_seeds_give_equal_results_in_every_process() -> None:
     script = (
         "from random import Random\n"
-        "from tailrace.policy.send_lbf import lbf\n"
+        "from tailrace.policy.send_order.largest_backlog import lbf\n"
         "from tailrace_research.reproduce.hone.slots import poisson_arrivals, simulate_slots\n"
         "arrivals = list(poisson_arrivals(10, 900, 200_000_000, Random(7)))\n"
         "print(simulate_slots(lbf(), arrivals, queues=10, slots=2000, slot_ns=100_000, rng=Random(8),\n"

@@ -25,7 +25,7 @@ from tailrace.policy import (
     shuffle,
 )
 from tailrace.policy.keys import Key
-from tailrace.policy.tail import NODE, PLAIN, Tail
+from tailrace.policy.techniques import NODE, PLAIN, Tail
 from tailrace.sim import Queue, Scope, simulate
 from tailrace.sim.policies import itself
 from tailrace_research.bench.tail.run import SIMULATED, Row, Samples, TailSizes, latency_figures, ratios

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Final
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.policy.tail import Tail
+from tailrace.policy.techniques import Tail
 from tailrace.sim import Queue, Scope, simulate
 from tailrace.sim.erlang import mean_wait
 from tailrace_research.bench.tail.groupings import LINK_NS, WORKERS

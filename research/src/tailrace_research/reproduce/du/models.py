@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 from tailrace.clock import MILLISECOND_NS as MS
 from tailrace.clock import SECOND_NS
-from tailrace.policy.grouping import Grouping
-from tailrace.policy.latency_balanced import latency_balanced
-from tailrace.policy.replay import ReplayRule
-from tailrace.policy.replay_adaptive import adaptive_timeout
-from tailrace.policy.replay_du import du_timeout
-from tailrace.policy.replay_replicate import replicate
-from tailrace.policy.shuffle import shuffle
+from tailrace.policy.groupings.api import Grouping
+from tailrace.policy.groupings.latency_balanced import latency_balanced
+from tailrace.policy.groupings.shuffle import shuffle
+from tailrace.policy.hedging.adaptive import adaptive_timeout
+from tailrace.policy.hedging.api import ReplayRule
+from tailrace.policy.hedging.du import du_timeout
+from tailrace.policy.hedging.replicate import replicate
 from tailrace.sim.arrivals import Poisson
 from tailrace.sim.model import Model, Node, Queue, Scope, Stage, Stalls
 from tailrace.sim.service import Constant, Exponential

@@ -14,7 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from tailrace.errors import OptionError
-from tailrace.policy.send import NEVER_NS, NOTHING, SendScheduler, Waiting
+from tailrace.policy.send_order.api import NEVER_NS, NOTHING, SendScheduler, Waiting
 
 S_NS = 1_000_000_000
 

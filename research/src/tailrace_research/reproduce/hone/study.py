@@ -14,10 +14,10 @@ from statistics import fmean
 from typing import Any
 
 from tailrace.policy.hashing import stable_hash
-from tailrace.policy.send import SendScheduler
-from tailrace.policy.send_fifo import fifo
-from tailrace.policy.send_lbf import lbf, lbf_work
-from tailrace.policy.send_round_robin import round_robin
+from tailrace.policy.send_order.api import SendScheduler
+from tailrace.policy.send_order.fifo import fifo
+from tailrace.policy.send_order.largest_backlog import lbf, lbf_work
+from tailrace.policy.send_order.round_robin import round_robin
 from tailrace_research.reproduce.hone.figures import figure_6, figure_7, figure_8
 from tailrace_research.reproduce.hone.slots import jain_index, poisson_arrivals, simulate_slots
 from tailrace_research.reproduce.study import Cell, Study

@@ -18,7 +18,7 @@ from tailrace.clock import MICROSECOND_NS
 from tailrace.clock import MILLISECOND_NS as MS
 from tailrace.core.plan import make_plan
 from tailrace.policy import Grouping, SendScheduler, fields, lbf, local, partial_key, round_robin
-from tailrace.policy.tail import Tail
+from tailrace.policy.techniques import Tail
 from tailrace.runtime.options import MEGABIT_BYTES
 from tailrace.runtime.wire import encode
 from tailrace_research.bench.turns import Figures

@@ -12,9 +12,9 @@ from random import Random
 from typing import NamedTuple
 
 from tailrace.policy.hashing import stable_hash
-from tailrace.policy.placement import PlacementProblem
-from tailrace.policy.placement_limits import blocks_of
-from tailrace.policy.placement_problem import placement_problem
+from tailrace.policy.placement.api import PlacementProblem
+from tailrace.policy.placement.limits import blocks_of
+from tailrace.policy.placement.problem import placement_problem
 
 
 class Graph(NamedTuple):

@@ -15,12 +15,12 @@ from time import perf_counter
 from typing import Any
 
 from tailrace.policy.hashing import stable_hash
-from tailrace.policy.placement import Placement, PlacementProblem, PlacementRule, over_workers
-from tailrace.policy.placement_coarse import coarse_grained
-from tailrace.policy.placement_limits import blocks_of
-from tailrace.policy.placement_optimal import MOST_BLOCKS, optimal
-from tailrace.policy.placement_problem import placement_problem
-from tailrace.policy.placement_round_robin import round_robin_placement
+from tailrace.policy.placement.api import Placement, PlacementProblem, PlacementRule, over_workers
+from tailrace.policy.placement.coarse import coarse_grained
+from tailrace.policy.placement.limits import blocks_of
+from tailrace.policy.placement.optimal import MOST_BLOCKS, optimal
+from tailrace.policy.placement.problem import placement_problem
+from tailrace.policy.placement.round_robin import round_robin_placement
 from tailrace_research.reproduce.study import Cell, Claim, Study
 from tailrace_research.reproduce.turbostream.figures import (
     BEST,

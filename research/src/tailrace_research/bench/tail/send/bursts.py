@@ -17,7 +17,7 @@ from typing import Any
 from tailrace.clock import SECOND_NS
 from tailrace.connector import SplitStart
 from tailrace.errors import TailraceError
-from tailrace.policy.tail import Tail
+from tailrace.policy.techniques import Tail
 from tailrace.runtime.connectors import to_call
 from tailrace.runtime.connectors.iterable import split_names, split_numbers
 from tailrace.runtime.wire import encode

@@ -1,0 +1,1 @@
+"""Groupings: which downstream task gets a tuple."""

@@ -1,0 +1,46 @@
+"""What a grouping is: the rule that picks the downstream task of a tuple.
+
+Groupings that look at load have a second half at the receiving tasks, and messages between the halves: those are in
+``tailrace.policy.groupings.feedback``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Protocol
+
+ALL = -1
+"""A chooser returns this instead of a task index when every task gets the tuple."""
+
+HELD = -2
+"""A ``FeedbackChooser`` returns this when the tuple stays with its sender until some task has room for it."""
+
+FIRST = -3
+"""It returns ``FIRST - task`` when the tuple stays, as the last in line, and the first in line goes to the task."""
+
+
+class Chooser(Protocol):
+    """A grouping at work on one edge of one sending task.
+
+    Law: ``choose_many(values)`` returns one entry a value, in order; each is ``ALL`` or lies in ``range(tasks)``;
+    and calling it on a list or on its pieces gives the same choices.
+    """
+
+    def choose_many(self, values: Sequence[Any]) -> Sequence[int]: ...
+
+
+class Grouping(Protocol):
+    """A grouping as the user declares it: a value, picklable, without state.
+
+    Law: two choosers bound with equal arguments and equally seeded generators make equal choices in any process,
+    and a keyed grouping's chooser sends equal keys to the same task whatever its seed and its past.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def keyed(self) -> bool: ...
+
+    def bind(self, tasks: int, rng: Random) -> Chooser: ...

@@ -1,0 +1,1 @@
+"""Groupings to compare with: those that Storm and Flink ship, and exact knowledge."""

@@ -1,0 +1,61 @@
+"""Flink 2.3's adaptive partitioner, as a baseline: scan the next four, take an empty or else the shortest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tailrace.policy.groupings.load.in_flight import InFlight
+from tailrace.policy.groupings.load.reports import Reporter
+
+SCANNED = 4
+"""Flink's default for the channels it looks at."""
+
+
+class _Scan(InFlight):
+    def __init__(self, tasks: int, start: int) -> None:
+        super().__init__(tasks)
+        self._tasks = tasks
+        self._current = start
+
+    def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
+        return [self._next() for _ in values]
+
+    def _next(self) -> int:
+        in_flight, tasks = self.in_flight, self._tasks
+        best = (self._current + 1) % tasks
+        for step in range(1, min(SCANNED, tasks) + 1):
+            task = (self._current + step) % tasks
+            if in_flight[task] < in_flight[best]:
+                best = task
+            if not in_flight[best]:
+                break
+        in_flight[best] += 1
+        self._current = best
+        return best
+
+
+@dataclass(frozen=True)
+class FlinkScan:
+    """The shortest of the next four queues, by tuples in flight."""
+
+    @property
+    def name(self) -> str:
+        return "flink_scan"
+
+    @property
+    def keyed(self) -> bool:
+        return False
+
+    def bind(self, tasks: int, rng: Random) -> _Scan:
+        return _Scan(tasks, rng.randrange(tasks))
+
+    def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> Reporter:
+        return Reporter(senders, None, rng)
+
+
+def flink_scan() -> FlinkScan:
+    """What Flink's adaptive partitioner does, to compare with."""
+    return FlinkScan()

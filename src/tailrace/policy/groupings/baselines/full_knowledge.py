@@ -1,0 +1,75 @@
+"""Full Knowledge: OSG's greedy choice with exact costs. No system has these; it is the line to be measured against.
+
+``cumulated`` is the paper's: the sum of all that was ever assigned, as if no task had ever been idle. Otherwise what
+counts is the work that is left, which makes the best use of tasks that an assignment in order can make; of idle tasks,
+the one that has been so longest. A sender knows its own tuples only: give an oracle one sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tailrace.policy.groupings.feedback import Message, Quiet, Silent
+
+
+class _Greedy(Quiet):
+    def __init__(self, slowness: tuple[float, ...], cumulated: bool) -> None:
+        super().__init__()
+        self._slowness = slowness
+        self._cumulated = cumulated
+        self._now_ns = 0
+        self._done_ns = [0.0] * len(slowness)  # or, if cumulated, the execution time assigned
+
+    def tick(self, now_ns: int) -> None:
+        self._now_ns = now_ns
+
+    def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
+        """The values are costs, in nanoseconds on a task of slowness 1."""
+        done = self._done_ns
+        choices = []
+        for cost_ns in values:
+            task = done.index(min(done))
+            begin_ns = done[task] if self._cumulated else max(done[task], self._now_ns)
+            done[task] = begin_ns + cost_ns * self._slowness[task]
+            choices.append(task)
+        return choices
+
+    def hear(self, task: int, message: Message, now_ns: int) -> Sequence[int]:
+        return ()
+
+
+class _Deaf(Silent):
+    def executed(
+        self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
+    ) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class FullKnowledge:
+    """Its tuples are their own exact costs in nanoseconds: only a simulation can show it these."""
+
+    cumulated: bool = True
+    slowness: tuple[float, ...] = ()  # of each task; empty: all 1
+
+    @property
+    def name(self) -> str:
+        return "full_knowledge" if self.cumulated else "least_work_left"
+
+    @property
+    def keyed(self) -> bool:
+        return False
+
+    def bind(self, tasks: int, rng: Random) -> _Greedy:
+        return _Greedy(self.slowness or (1.0,) * tasks, self.cumulated)
+
+    def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> _Deaf:
+        return _Deaf()
+
+
+def full_knowledge(*, cumulated: bool = True, slowness: tuple[float, ...] = ()) -> FullKnowledge:
+    """Greedy by exact costs, for simulations."""
+    return FullKnowledge(cumulated, slowness)

@@ -1,0 +1,1 @@
+"""What load-aware groupings know of the tasks: costs, tuples in flight, reports."""

@@ -1,0 +1,111 @@
+"""A receiving half that tells senders how many of their tuples have been executed, and how long each took if asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+from tailrace.clock import MILLISECOND_NS
+from tailrace.policy.groupings.feedback import Message, Silent
+from tailrace.policy.groupings.load.sampling import some_of
+
+REPORT_EVERY_NS = MILLISECOND_NS
+"""A busy task reports to a sender once in this time, which bounds what feedback costs; an idle one reports at once."""
+
+MAX_REPORT = 256
+"""Tuples in one report: a few kilobytes, and more than Python functions that do anything execute in a millisecond."""
+
+MAX_SAMPLES = 4
+"""Of them that tell how long they took. Where more are run in a millisecond there is no lack of samples, and to learn
+of each costs a sender as much as to choose a task for it."""
+
+
+SAMPLES_EVERY_NS = 10 * MILLISECOND_NS
+"""Samples travel together, with the report that has the last of them, and none waits longer for one: to learn of four
+at once takes little longer than to learn of one."""
+
+
+class Done(NamedTuple):
+    """From a task to a sender, since the last one."""
+
+    tuples: int
+    samples: tuple[int, ...]  # item, duration_ns, item, duration_ns, …; empty if nobody asked
+    others: int  # tuples of other senders that are in this task's queue
+    late: bool = False  # tuples were executed before the last ones, and it was not told of them then
+
+
+class Reporter(Silent):
+    """Counts executed tuples by sender. Law: the counts it reports add up to the tuples it was told of."""
+
+    patient = True
+
+    def __init__(self, senders: int, item_of: Callable[[Any], int] | None, rng: Random) -> None:
+        super().__init__()
+        self._item_of = item_of
+        self._rng = rng
+        self._hears_arrivals = senders > 1  # one sender has no others to be told of
+        self._counts = [0] * senders
+        self._samples: list[list[int]] = [[] for _ in range(senders)]
+        self._late = [False] * senders
+        self._waiting = [0] * senders
+        self._reported_ns = 0
+        self._sampled_ns = [-SAMPLES_EVERY_NS] * senders  # when samples last went to each
+
+    @property
+    def hears_arrivals(self) -> bool:
+        return self._hears_arrivals
+
+    def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
+        self._waiting[sender] += 1
+
+    def received_many(self, sender: int, tuples: int, now_ns: int) -> None:
+        self._waiting[sender] += tuples
+
+    def executed(
+        self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
+    ) -> None:
+        if self._item_of is not None and len(self._samples[sender]) < 2 * MAX_SAMPLES:
+            self._samples[sender] += (self._item_of(value), duration_ns)
+        self._count(sender, 1, queued, now_ns)
+
+    def executed_many(
+        self, sender: int, values: Sequence[Any], durations_ns: Sequence[int], queued: int, now_ns: int
+    ) -> None:
+        if self._item_of is not None:
+            samples = self._samples[sender]
+            if room := MAX_SAMPLES - len(samples) // 2:
+                some = some_of(len(values), room, self._rng)
+                for value, duration_ns in zip(values[some], durations_ns[some], strict=True):
+                    samples += (self._item_of(value), duration_ns)
+        self._late[sender] = True
+        self._count(sender, len(values), queued, now_ns)
+
+    def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
+        self._count(sender, 1, queued, now_ns)
+
+    def _count(self, sender: int, tuples: int, queued: int, now_ns: int) -> None:
+        self._counts[sender] += tuples
+        self._waiting[sender] -= tuples
+        if not queued or self._counts[sender] >= MAX_REPORT or now_ns - self._reported_ns >= REPORT_EVERY_NS:
+            self._report(now_ns)
+
+    def _report(self, now_ns: int) -> None:
+        self._reported_ns = now_ns
+        here = sum(self._waiting) if self._hears_arrivals else 0
+        for sender, count in enumerate(self._counts):
+            if count:
+                others = here - self._waiting[sender] if here else 0
+                samples = self._take_samples(sender, now_ns)
+                self.outbox.append((sender, Done(count, samples, others, self._late[sender])))
+                self._counts[sender] = 0
+                self._late[sender] = False
+
+    def _take_samples(self, sender: int, now_ns: int) -> tuple[int, ...]:
+        samples = self._samples[sender]
+        if not samples or (len(samples) < 2 * MAX_SAMPLES and now_ns - self._sampled_ns[sender] < SAMPLES_EVERY_NS):
+            return ()
+        taken = tuple(samples)
+        samples.clear()
+        self._sampled_ns[sender] = now_ns
+        return taken

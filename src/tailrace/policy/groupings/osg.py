@@ -1,0 +1,295 @@
+"""Online shuffle grouping (Rivetti et al., Middleware 2016): the least loaded task by estimated execution time.
+
+Each task sketches how long tuples take it, by content, and sends the sketch when it has become stable. The sender adds
+up what it has assigned to each task, by these estimates, and picks the task with the smallest sum. Estimates err, so
+after every new sketch it asks all tasks, on the next tuple to each, how far off its sum is.
+
+Three options depart from the paper's text. ``idle_counts`` and ``resync`` are in the code that its authors published
+(github.com/rivetti/osg_storm), and in ours unless one says otherwise. By the text alone OSG is slower than round robin
+wherever tasks have time to spare, because its sums know nothing of idle time: a task that once got more has long since
+worked it off, and is still spared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Any, NamedTuple
+
+from tailrace.errors import OptionError, shorten
+from tailrace.policy.groupings.feedback import Message, Quiet, Silent
+from tailrace.policy.groupings.load.cost_totals import Estimated
+from tailrace.policy.groupings.load.sampling import some_of
+from tailrace.policy.groupings.load.sketch import Cells, CountMinPair, Estimates, Shape
+from tailrace.policy.hashing import stable_hash
+from tailrace.policy.keys import Key, Remembered, checked_key, explain_key, key_function
+from tailrace.policy.numbers import is_number, is_whole
+
+MAX_SAMPLES = 8
+"""Tuples that are sketched of those that a task is told of at once, or one of each sender's. There are more only where
+calls are so short that to sketch each would take a good part of them."""
+
+
+class Matrices(NamedTuple):
+    """From a task: its stable sketch."""
+
+    content: Cells
+
+
+class Sync(NamedTuple):
+    """On a tuple: what the sender thinks the task has executed, once it has executed this tuple."""
+
+    epoch: int
+    cumulated_ns: float
+
+
+class Reply(NamedTuple):
+    """From a task: how much must be added to be right, and which share of the time on the sender's clock besides.
+
+    Clocks of different machines do not agree, so the time is added by who hears this.
+    """
+
+    epoch: int
+    delta_ns: float
+    time_share: float = 0.0
+
+
+class Stage(Enum):
+    """Of the sending half."""
+
+    ROUND_ROBIN = "ROUND_ROBIN"
+    SEND_ALL = "SEND_ALL"
+    WAIT_ALL = "WAIT_ALL"
+    RUN = "RUN"
+
+
+class OsgChooser(Quiet):
+    """The paper's scheduler S."""
+
+    def __init__(self, tasks: int, key: Key, shape: Shape, pooled: bool, resync_after: int, turn: int) -> None:
+        super().__init__()
+        self._pooled = pooled
+        self._resync_after = resync_after
+        self._since_sync = 0
+        self._contents: list[Cells | None] = [None] * tasks
+        self.stage = Stage.ROUND_ROBIN
+        self.epoch = 0
+        self._tasks = tasks
+        self._key = key
+        self._key_of = key_function(key)
+        self._rows = shape.rows
+        self._cells_of = Remembered(lambda found: shape.cells_of(stable_hash(found)))
+        self._cumulated_ns = [0.0] * tasks
+        self._estimates: list[Estimates | None] = [None] * tasks
+        self._turn = turn
+        self._deltas: dict[int, float] = {}
+        self.estimated = Estimated()
+
+    def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
+        try:
+            items = [self._cells_of[self._key_of(value)] for value in values]
+        except BaseException as error:
+            explain_key("osg", self._key, values, error)
+            raise
+        return [self._choose(position, cells) for position, cells in enumerate(items)]
+
+    def _choose(self, position: int, cells: tuple[int, ...]) -> int:
+        cumulated = self._cumulated_ns
+        if self.stage is Stage.ROUND_ROBIN:
+            task = self._turn
+            self._turn = (task + 1) % self._tasks
+            return task
+        if self._resync_after and self.stage is Stage.RUN:
+            self._since_sync += 1
+            if self._since_sync >= self._resync_after:
+                self._send_all()
+        if self.stage is Stage.SEND_ALL:
+            task = self._turn
+            self._turn += 1
+        else:
+            task = cumulated.index(min(cumulated))
+        estimates = self._estimates[task]
+        assert estimates is not None, "only ROUND_ROBIN does without estimates"
+        cost_ns = estimates.of(cells)
+        cumulated[task] += cost_ns
+        self.estimated.add(cost_ns)
+        if self.stage is Stage.SEND_ALL:
+            self.attached.append((position, Sync(self.epoch, cumulated[task])))
+            if self._turn == self._tasks:
+                self.stage = Stage.WAIT_ALL
+        return task
+
+    def hear(self, task: int, message: Message, now_ns: int) -> Sequence[int]:
+        if isinstance(message, Matrices):
+            self._learn(task, message.content)
+            if self.stage is not Stage.ROUND_ROBIN or None not in self._estimates:
+                self._send_all()
+        elif isinstance(message, Reply) and message.epoch == self.epoch:
+            self._deltas[task] = message.delta_ns + message.time_share * now_ns
+            if self.stage is Stage.WAIT_ALL and len(self._deltas) == self._tasks:
+                self._synchronize()
+        return ()
+
+    def _learn(self, task: int, content: Cells) -> None:
+        if not self._pooled:
+            self._estimates[task] = Estimates(content, self._rows)
+            return
+        self._contents[task] = content
+        known = [content for content in self._contents if content is not None]
+        if len(known) == self._tasks:
+            self._estimates = [Estimates(Cells.total(known), self._rows)] * self._tasks
+
+    def _send_all(self) -> None:
+        self.stage = Stage.SEND_ALL
+        self.epoch += 1
+        self._turn = 0
+        self._deltas.clear()
+
+    def _synchronize(self) -> None:
+        for task, delta_ns in self._deltas.items():
+            self._cumulated_ns[task] += delta_ns
+        self._since_sync = 0
+        self.stage = Stage.RUN
+
+
+class OsgReceiver(Silent):
+    """The paper's operator instance. START while it has no snapshot, STABILIZING from then until it sends."""
+
+    patient = True
+
+    def __init__(
+        self, senders: int, key: Key, shape: Shape, window: int, tolerance: float, idle_counts: bool, rng: Random
+    ) -> None:
+        super().__init__()
+        self._idle_counts = idle_counts
+        self._rng = rng
+        self._told_ns = 0
+        self._samples = 0  # at that time
+        self._senders = senders
+        self._key_of = key_function(key)
+        self._shape = shape
+        self._window = window
+        self._tolerance = tolerance
+        self._cells_of = Remembered(lambda found: shape.cells_of(stable_hash(found)))
+        self._pair = CountMinPair(shape)
+        self._snapshot: list[float] | None = None
+        self._since_check = 0
+        self._cumulated_ns = [0] * senders
+
+    def executed(
+        self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
+    ) -> None:
+        self._cumulated_ns[sender] += duration_ns
+        self._pair.add(self._cells_of[self._key_of(value)], duration_ns)
+        self._reply(sender, attached)
+        self._count()
+
+    def executed_many(
+        self, sender: int, values: Sequence[Any], durations_ns: Sequence[int], queued: int, now_ns: int
+    ) -> None:
+        self._cumulated_ns[sender] += sum(durations_ns)
+        cells_of, key_of = self._cells_of, self._key_of
+        if now_ns != self._told_ns:
+            self._told_ns, self._samples = now_ns, 0
+        some = some_of(len(values), max(1, MAX_SAMPLES - self._samples), self._rng)
+        self._samples += min(len(values), MAX_SAMPLES)
+        for value, duration_ns in zip(values[some], durations_ns[some], strict=True):
+            self._pair.add(cells_of[key_of(value)], duration_ns)
+            self._count()
+
+    def _count(self) -> None:
+        self._since_check += 1
+        if self._since_check == self._window:
+            self._since_check = 0
+            self._check()
+
+    def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
+        self._reply(sender, attached)
+
+    def _reply(self, sender: int, attached: Message | None) -> None:
+        if isinstance(attached, Sync):
+            self.outbox.append((sender, Reply(attached.epoch, *self._done(sender, attached.cumulated_ns))))
+
+    def _done(self, sender: int, cumulated_ns: float) -> tuple[float, float]:
+        """Of this sender's tuples. If all made up for the work of all, they would overshoot as many times."""
+        if self._idle_counts:
+            return -cumulated_ns, 1 / self._senders
+        return self._cumulated_ns[sender] - cumulated_ns, 0.0
+
+    def _check(self) -> None:
+        means = self._pair.means()
+        if self._snapshot is None or _relative_error(self._snapshot, means) > self._tolerance:
+            self._snapshot = means
+            return
+        matrices = Matrices(self._pair.content())
+        self.outbox.extend((sender, matrices) for sender in range(self._senders))
+        self._pair = CountMinPair(self._shape)
+        self._snapshot = None
+
+
+def _relative_error(snapshot: list[float], means: list[float]) -> float:
+    """The paper's eta."""
+    whole = sum(snapshot)
+    return sum(abs(a - b) for a, b in zip(snapshot, means, strict=True)) / whole if whole else 0.0
+
+
+@dataclass(frozen=True)
+class Osg:
+    """Send each tuple where the least estimated execution time has been sent, by content."""
+
+    key: Key
+    window: int = 1024
+    tolerance: float = 0.05
+    epsilon: float = 0.05
+    delta: float = 0.1
+    seed: int = 0  # of the hash functions, which both halves must share
+    pooled: bool = False
+    idle_counts: bool = True
+    resync: bool = True
+
+    @property
+    def name(self) -> str:
+        return "osg"
+
+    @property
+    def keyed(self) -> bool:
+        return False
+
+    def bind(self, tasks: int, rng: Random) -> OsgChooser:
+        resync_after = self.window * tasks if self.resync else 0
+        return OsgChooser(tasks, self.key, self._shape(), self.pooled, resync_after, rng.randrange(tasks))
+
+    def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> OsgReceiver:
+        return OsgReceiver(senders, self.key, self._shape(), self.window, self.tolerance, self.idle_counts, rng)
+
+    def _shape(self) -> Shape:
+        return Shape(self.epsilon, self.delta, self.seed)
+
+
+def osg(
+    key: Key | None = None,
+    *,
+    window: int = 1024,
+    tolerance: float = 0.05,
+    epsilon: float = 0.05,
+    delta: float = 0.1,
+    seed: int = 0,
+    pooled: bool = False,
+    idle_counts: bool = True,
+    resync: bool = True,
+) -> Osg:
+    """The paper's grouping: ``key`` is what a tuple's cost depends on; then N, mu, epsilon and delta.
+
+    ``pooled`` estimates from the sum of all sketches, which is right where tasks are equally fast. With
+    ``idle_counts`` the time counts instead of what a task has executed: sums become moments of being done.
+    ``resync`` asks all tasks again after ``window`` tuples to each, new sketches or not.
+    """
+    if not is_whole(window) or window < 1 or not is_number(tolerance) or tolerance < 0:
+        raise OptionError(
+            f"osg needs window >= 1, a whole number, and tolerance >= 0: window={shorten(window)} "
+            f"tolerance={shorten(tolerance)}"
+        )
+    Shape(epsilon, delta, seed)
+    return Osg(checked_key("osg", key), window, tolerance, epsilon, delta, seed, pooled, idle_counts, resync)

@@ -1,0 +1,74 @@
+"""Partial key grouping (Nasir et al., ICDE 2015): a key has two tasks, and goes to the less loaded of them.
+
+Half of the order and locality of ``fields``, and a hot key burdens two tasks instead of one. Whoever keeps state by key
+must merge the two halves downstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tailrace.policy.groupings.load.in_flight import InFlight
+from tailrace.policy.groupings.load.reports import Reporter
+from tailrace.policy.hashing import stable_hash
+from tailrace.policy.keys import Key, Remembered, checked_key, explain_key, key_function
+
+
+def two_tasks(key: Any, tasks: int) -> tuple[int, int]:
+    """The candidates of a key: different ones if there are any, from different bits of its hash."""
+    bits = stable_hash(key)
+    first = (bits >> 32) % tasks
+    second = (bits & 0xFFFF_FFFF) % max(1, tasks - 1)
+    return first, (first + 1 + second) % tasks
+
+
+class _LessLoadedOfKey(InFlight):
+    def __init__(self, tasks: int, key: Key) -> None:
+        super().__init__(tasks)
+        self._key = key
+        self._key_of = key_function(key)
+        self._candidates = Remembered(lambda found: two_tasks(found, tasks))
+
+    def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
+        try:
+            candidates = [self._candidates[self._key_of(value)] for value in values]
+        except BaseException as error:
+            explain_key("partial_key", self._key, values, error)
+            raise
+        in_flight = self.in_flight
+        choices = []
+        for task, other in candidates:
+            if in_flight[other] < in_flight[task]:
+                task = other
+            in_flight[task] += 1
+            choices.append(task)
+        return choices
+
+
+@dataclass(frozen=True)
+class PartialKey:
+    """The less loaded of a key's two tasks."""
+
+    key: Key
+
+    @property
+    def name(self) -> str:
+        return "partial_key"
+
+    @property
+    def keyed(self) -> bool:
+        return False
+
+    def bind(self, tasks: int, rng: Random) -> _LessLoadedOfKey:
+        return _LessLoadedOfKey(tasks, self.key)
+
+    def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> Reporter:
+        return Reporter(senders, None, rng)
+
+
+def partial_key(key: Key | None = None) -> PartialKey:
+    """Two tasks a key, the less loaded of them for each tuple. ``key`` as in ``fields``."""
+    return PartialKey(checked_key("partial_key", key))

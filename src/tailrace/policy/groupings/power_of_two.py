@@ -1,0 +1,57 @@
+"""Power of two choices: of two random tasks, the one with fewer of this sender's tuples in flight.
+
+Two rather than all: senders that all pick the apparently least loaded task herd, because what they know is old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tailrace.policy.groupings.load.in_flight import InFlight
+from tailrace.policy.groupings.load.reports import Reporter
+
+
+class _LessLoadedOfTwo(InFlight):
+    def __init__(self, tasks: int, rng: Random) -> None:
+        super().__init__(tasks)
+        self._random = rng.random
+        self._tasks = tasks
+
+    def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
+        in_flight, random, tasks = self.in_flight, self._random, self._tasks
+        choices = []
+        for _ in values:
+            task = int(random() * tasks)
+            other = (task + 1 + int(random() * (tasks - 1))) % tasks
+            if in_flight[other] < in_flight[task]:
+                task = other
+            in_flight[task] += 1
+            choices.append(task)
+        return choices
+
+
+@dataclass(frozen=True)
+class PowerOfTwo:
+    """The less loaded of two random tasks."""
+
+    @property
+    def name(self) -> str:
+        return "power_of_two"
+
+    @property
+    def keyed(self) -> bool:
+        return False
+
+    def bind(self, tasks: int, rng: Random) -> _LessLoadedOfTwo:
+        return _LessLoadedOfTwo(tasks, rng)
+
+    def bind_receiver(self, task: int, tasks: int, senders: int, rng: Random) -> Reporter:
+        return Reporter(senders, None, rng)
+
+
+def power_of_two() -> PowerOfTwo:
+    """Of two random tasks the one with fewer tuples of this sender in flight."""
+    return PowerOfTwo()

@@ -1,0 +1,1 @@
+"""Pull: a tuple stays with its sender until a task has room for it."""

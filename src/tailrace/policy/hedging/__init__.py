@@ -1,0 +1,1 @@
+"""Hedging: which roots are emitted once more, when, and to which tasks."""

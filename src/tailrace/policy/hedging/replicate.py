@@ -1,0 +1,89 @@
+"""Blind replication: a random share of the roots is emitted twice at once, whether they will be slow or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from tailrace.errors import OptionError, shorten
+from tailrace.policy.hedging.api import ReplayState
+from tailrace.policy.hedging.budget import Budget, Limits
+from tailrace.policy.numbers import is_number
+
+
+class _Replicator:
+    def __init__(self, fraction: float, limits: Limits, rng: Random) -> None:
+        self._fraction = fraction
+        self._random = rng.random
+        self._budget = Budget(limits)
+        self._drawn: dict[int, None] = {}  # to be emitted again now, in order
+        self._pending: dict[int, bool] = {}  # root -> whether it is replicated
+
+    def emitted(self, root: int, now_ns: int) -> None:
+        if root not in self._pending:
+            self._pending[root] = False
+            if self._random() < self._fraction:
+                self._drawn[root] = None
+
+    def completed(self, root: int, now_ns: int, hedge: bool) -> None:
+        self._drawn.pop(root, None)
+        self._budget.completed(int(self._pending.pop(root)), hedge)
+
+    def executed(self, work_ns: int, hedge: bool) -> None:
+        self._budget.executed(work_ns, hedge)
+
+    def discarded(self, hedge: bool) -> None:
+        self._budget.discarded(hedge)
+
+    def observed(self, utilisation: float, now_ns: int) -> None:
+        self._budget.observed(utilisation, now_ns)
+
+    def due(self, now_ns: int) -> Sequence[int]:
+        """What cannot be paid for at once is not replicated."""
+        copies = []
+        for root in self._drawn:
+            if self._budget.affords():
+                self._budget.spend()
+                self._pending[root] = True
+                copies.append(root)
+        self._drawn.clear()
+        return copies
+
+    def wake_ns(self) -> int | None:
+        return None
+
+    def state(self) -> ReplayState:
+        return ReplayState(None, self._budget.left())
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """Emit a random share of the roots twice."""
+
+    fraction: float
+    limits: Limits
+
+    @property
+    def name(self) -> str:
+        return "replicate"
+
+    @property
+    def cancels(self) -> bool:
+        return False
+
+    @property
+    def budget(self) -> float | None:
+        return self.limits.share
+
+    def bind(self, rng: Random) -> _Replicator:
+        return _Replicator(self.fraction, self.limits, rng)
+
+
+def replicate(fraction: float, *, budget: float | None = None, gate: float | None = None) -> Replicate:
+    """Emit ``fraction`` of the roots twice at once: the baseline of Du and Gupta, to compare with."""
+    if not is_number(fraction) or not 0 <= fraction <= 1:
+        percent = is_number(fraction) and 1 < fraction <= 100
+        hint = f"did you mean {fraction / 100:g}?" if percent else "is it a number?"
+        raise OptionError(f"a fraction of the roots is 0 to 1: fraction={shorten(fraction)}: {hint}")
+    return Replicate(fraction, Limits(budget, gate))

@@ -1,0 +1,106 @@
+"""What a placement rule is: it says on which node, and on which of its workers, each task of a run lives.
+
+The problem is a value. Tasks have numbers, as in a plan, and names such as ``split/0``; each has a weight in CPU; pairs
+of tasks have traffic, in tuples, both directions together; nodes have workers, not all equally many. What may be asked
+for besides: tasks *pinned* to a node, tasks *together* in one worker, operators *spread* over the nodes.
+
+A node's *share* of the load is its share of the workers. Its *limit* is that share with some slack on top, or more if
+indivisible tasks and constraints leave no choice: see ``tailrace.policy.placement.limits``. The *cut* of a placement is
+the traffic between nodes. Of placements within the limits, the one with the least cut is the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine, and how many workers it has for this run."""
+
+    name: str
+    workers: int
+
+
+@dataclass(frozen=True)
+class PlacementProblem:
+    """Made and checked by ``placement_problem``."""
+
+    tasks: tuple[str, ...]  # names, by number
+    cpu: tuple[float, ...]  # of each task, in any unit
+    traffic: tuple[tuple[int, int, float], ...]  # (lower task, higher task, tuples), each pair once
+    nodes: tuple[Node, ...]
+    slack: float  # what a node may carry above its share, as a part of it
+    pins: tuple[int | None, ...]  # of each task, the only node for it
+    together: tuple[tuple[int, ...], ...]  # sets of tasks for one worker
+    spread: tuple[tuple[int, ...], ...]  # the tasks of each spread operator
+
+    @cached_property
+    def total_traffic(self) -> float:
+        return sum((tuples for _, _, tuples in self.traffic), 0.0)
+
+    @cached_property
+    def most_of(self) -> tuple[int, ...]:
+        """Of each spread operator, how many tasks a node may have: as few as there can be."""
+        usable = sum(node.workers > 0 for node in self.nodes)
+        return tuple(-(-len(tasks) // usable) for tasks in self.spread)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Of each task, its node and which of that node's workers it lives on."""
+
+    node_of: tuple[int, ...]
+    worker_of: tuple[int, ...]
+
+    def cut(self, problem: PlacementProblem) -> float:
+        """Traffic between nodes."""
+        return sum((tuples for a, b, tuples in problem.traffic if self.node_of[a] != self.node_of[b]), 0.0)
+
+    def between_workers(self, problem: PlacementProblem) -> float:
+        """Traffic between workers of one node: what a ring carries."""
+        near = (pair for pair in problem.traffic if self.node_of[pair[0]] == self.node_of[pair[1]])
+        return sum((tuples for a, b, tuples in near if self.worker_of[a] != self.worker_of[b]), 0.0)
+
+    def loads(self, problem: PlacementProblem) -> list[float]:
+        """CPU on each node."""
+        loads = [0.0] * len(problem.nodes)
+        for task, node in enumerate(self.node_of):
+            loads[node] += problem.cpu[task]
+        return loads
+
+
+class PlacementRule(Protocol):
+    """A placement rule as the user declares it: a value, picklable, without state.
+
+    Law: every task gets one node, and a worker that this node has; pins are kept, tasks to be together share a worker,
+    and no node has more of a spread operator's tasks than ``most_of`` says; equal problems and equally seeded
+    generators give equal placements in any process. A rule that is ``balanced`` loads no node above its limit.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def balanced(self) -> bool: ...
+
+    def place(self, problem: PlacementProblem, rng: Random) -> Placement: ...
+
+
+def over_workers(problem: PlacementProblem, node_of: Sequence[int]) -> Placement:
+    """Inside a node, tasks go round robin over its workers; those that are to be together go as one."""
+    leader = {task: min(tasks) for tasks in problem.together for task in tasks}
+    dealt = [0] * len(problem.nodes)
+    worker_of: list[int] = []
+    for task, node in enumerate(node_of):
+        first = leader.get(task, task)
+        if first < task:
+            worker_of.append(worker_of[first])
+        else:
+            worker_of.append(dealt[node] % problem.nodes[node].workers)
+            dealt[node] += 1
+    return Placement(tuple(node_of), tuple(worker_of))

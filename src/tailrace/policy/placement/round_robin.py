@@ -1,0 +1,49 @@
+"""Round robin: tasks are dealt out over the workers like cards, as a plan does. Who talks to whom does not count.
+
+Workers are numbered through the nodes in turn, the first of each, then the second of each that has one, so that
+neighbours in number are on different nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from tailrace.policy.placement.api import Placement, PlacementProblem
+from tailrace.policy.placement.blocks import unlimited_blocks
+from tailrace.policy.placement.settle import settle
+
+
+@dataclass(frozen=True)
+class RoundRobinPlacement:
+    """Each worker gets every n-th task, or set of tasks that are to be together."""
+
+    @property
+    def name(self) -> str:
+        return "round_robin"
+
+    @property
+    def balanced(self) -> bool:
+        return False
+
+    def place(self, problem: PlacementProblem, rng: Random) -> Placement:
+        blocks = unlimited_blocks(problem)
+        workers = [
+            (node, worker)
+            for worker in range(max(blocks.room))
+            for node, room in enumerate(blocks.room)
+            if worker < room
+        ]
+        dealt = [workers[block % len(workers)] for block in range(len(blocks))]
+        node_of = settle(problem, blocks, [node for node, _ in dealt])
+        tasks = sum(map(len, blocks.members))
+        worker_of = [0] * tasks
+        for block, members in enumerate(blocks.members):
+            for task in members:
+                worker_of[task] = dealt[block][1] % blocks.room[node_of[block]]
+        return Placement(tuple(blocks.tasks(node_of)), tuple(worker_of))
+
+
+def round_robin_placement() -> RoundRobinPlacement:
+    """Tasks over workers in turn: what a plan does by itself."""
+    return RoundRobinPlacement()

@@ -1,0 +1,1 @@
+"""Send order: which outgoing queue of a worker sends next."""

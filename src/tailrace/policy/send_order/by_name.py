@@ -1,0 +1,17 @@
+"""Send schedulers by name. A number is one of milliseconds: the interval, or the age floor."""
+
+from __future__ import annotations
+
+from tailrace.policy.names import Named
+from tailrace.policy.send_order.api import SendScheduler
+from tailrace.policy.send_order.fifo import fifo
+from tailrace.policy.send_order.largest_backlog import lbf, lbf_work
+from tailrace.policy.send_order.round_robin import round_robin
+
+named_send: Named[SendScheduler] = Named(
+    "send",
+    "send scheduler",
+    {"lbf": lbf, "lbf_work": lbf_work, "round_robin": round_robin, "fifo": fifo},
+    {"lbf": lbf, "lbf_work": lbf_work},
+    {"lbf": "50", "lbf_work": "250"},
+)

@@ -1,0 +1,53 @@
+"""First in, first out across all queues of a node: what engines do that do not schedule at all.
+
+No order of sending has a smaller longest wait; none cares less about backlogs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from tailrace.policy.send_order.api import NEVER_NS, NOTHING, Picker, Waiting
+
+
+class _OldestHead:
+    __slots__ = ()
+
+    def pick(self, waiting: Waiting, now_ns: int) -> int:
+        since_ns = waiting.since_ns
+        oldest_ns = min(since_ns)
+        return NOTHING if oldest_ns == NEVER_NS else since_ns.index(oldest_ns)
+
+
+@dataclass(frozen=True)
+class Fifo:
+    """The oldest tuple of all queues is sent next."""
+
+    @property
+    def name(self) -> str:
+        return "fifo"
+
+    @property
+    def work_conserving(self) -> bool:
+        return True
+
+    @property
+    def age_floor_ns(self) -> int | None:
+        return 0
+
+    @property
+    def age_drains(self) -> float:
+        return 0.0
+
+    @property
+    def interval_ns(self) -> int | None:
+        return None
+
+    def bind(self, queues: int, rng: Random) -> Picker:
+        return _OldestHead()
+
+
+def fifo() -> Fifo:
+    """Oldest first, whichever queue it is in."""
+    return Fifo()

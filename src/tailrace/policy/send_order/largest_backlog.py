@@ -1,0 +1,171 @@
+"""Largest backlog first (Hone): the fullest outgoing queue sends next, so that no task falls far behind the others.
+
+The largest backlog ever is at most 3 + ceil(log2 N) times the least possible for N queues. Measured in tuples it is the
+paper's. Measured in work, a few large tuples count for more than many small ones, and age sees to it that a short queue
+is not passed over for ever: nothing waits much longer than twice what it takes to send all that waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from tailrace.clock import MILLISECOND_NS, SECOND_NS
+from tailrace.errors import OptionError, shorten
+from tailrace.policy.numbers import is_number
+from tailrace.policy.send_order.api import NOTHING, Picker, Waiting, index_from
+
+AGE_FLOOR_MS = 50.0
+"""The low end of the scheduling intervals that Hone's authors found best: below that, age decides nothing."""
+
+AGE_DRAINS = 2.0
+"""First in, first out makes a tuple wait for about as long as it takes to send all that waits. With twice that backlogs
+are as small as without a regard to age, and the longest wait is shorter."""
+
+MOST_INTERVAL_NS = 10 * SECOND_NS
+"""The paper sweeps 10 to 130 ms. Seconds in which one task alone may send are somebody's mistake."""
+
+
+class _MostTuples:
+    __slots__ = ("_next",)
+
+    def __init__(self, start: int) -> None:
+        self._next = start  # of the queues with the largest backlog, the first from here on
+
+    def pick(self, waiting: Waiting, now_ns: int) -> int:
+        tuples = waiting.tuples
+        most = max(tuples)
+        if most == 0:
+            return NOTHING
+        picked = index_from(tuples, most, self._next)
+        self._next = picked + 1
+        return picked
+
+
+class _MostWork:
+    __slots__ = ("_age_drains", "_age_floor_ns", "_next")
+
+    def __init__(self, start: int, age_floor_ns: int, age_drains: float) -> None:
+        self._age_floor_ns = age_floor_ns
+        self._age_drains = age_drains
+        self._next = start
+
+    def pick(self, waiting: Waiting, now_ns: int) -> int:
+        since_ns = waiting.since_ns
+        oldest_ns = min(since_ns)
+        values = waiting.work_ns
+        if now_ns - oldest_ns >= max(self._age_floor_ns, self._age_drains * sum(values)):
+            return since_ns.index(oldest_ns)
+        most = max(values)
+        if most == 0:  # nothing waits, or nothing of known cost
+            values = waiting.tuples
+            most = max(values)
+            if most == 0:
+                return NOTHING
+        picked = index_from(values, most, self._next)
+        self._next = picked + 1
+        return picked
+
+
+class _Signal:
+    """Hone's mechanism: at each tick one queue gets the signal, and only that one sends until the next."""
+
+    __slots__ = ("_interval_ns", "_picker", "_signalled", "_tick")
+
+    def __init__(self, picker: Picker, interval_ns: int) -> None:
+        self._picker = picker
+        self._interval_ns = interval_ns
+        self._tick = -1
+        self._signalled = NOTHING
+
+    def pick(self, waiting: Waiting, now_ns: int) -> int:
+        tick = now_ns // self._interval_ns
+        if tick != self._tick:
+            self._tick = tick
+            self._signalled = self._picker.pick(waiting, now_ns)
+        signalled = self._signalled
+        return signalled if signalled != NOTHING and waiting.tuples[signalled] else NOTHING
+
+
+@dataclass(frozen=True)
+class LargestBacklogFirst:
+    """The queue with the most tuples sends next: the paper's rule. A tuple in a short queue may wait long."""
+
+    interval_ns: int | None = None
+
+    @property
+    def name(self) -> str:
+        return "lbf"
+
+    @property
+    def work_conserving(self) -> bool:
+        return self.interval_ns is None
+
+    @property
+    def age_floor_ns(self) -> int | None:
+        return None
+
+    @property
+    def age_drains(self) -> float:
+        return 0.0
+
+    def bind(self, queues: int, rng: Random) -> Picker:
+        picker = _MostTuples(rng.randrange(queues))
+        return picker if self.interval_ns is None else _Signal(picker, self.interval_ns)
+
+
+@dataclass(frozen=True)
+class LargestWorkFirst:
+    """The queue with the most seconds of work sends next, but first any head that is too old."""
+
+    age_floor_ns: int
+    age_drains: float
+
+    @property
+    def name(self) -> str:
+        return "lbf_work"
+
+    @property
+    def work_conserving(self) -> bool:
+        return True
+
+    @property
+    def interval_ns(self) -> int | None:
+        return None
+
+    def bind(self, queues: int, rng: Random) -> Picker:
+        return _MostWork(rng.randrange(queues), self.age_floor_ns, self.age_drains)
+
+
+def lbf(interval_ms: float | None = None) -> LargestBacklogFirst:
+    """Largest backlog first, counted in tuples: decided for every turn, or, as in the paper, every ``interval_ms``.
+
+    With an interval nobody but the queue that was fullest at its beginning sends until its end.
+    """
+    if interval_ms is None:
+        return LargestBacklogFirst()
+    if not is_number(interval_ms) or not MILLISECOND_NS <= interval_ms * MILLISECOND_NS < MOST_INTERVAL_NS:
+        raise OptionError(
+            f"a scheduling interval is a number of milliseconds, from 1 to below {MOST_INTERVAL_NS // MILLISECOND_NS}: "
+            f"interval_ms={shorten(interval_ms)}: did you mean lbf(), which decides anew for every turn?"
+        )
+    return LargestBacklogFirst(round(interval_ms * MILLISECOND_NS))
+
+
+def lbf_work(age_floor_ms: float = AGE_FLOOR_MS, age_drains: float = AGE_DRAINS) -> LargestWorkFirst:
+    """Largest backlog first, counted in seconds of work; but before all goes a head that is too old.
+
+    That is one that has waited ``age_floor_ms``, and ``age_drains`` times as long as it takes to send all that waits:
+    in an overload everything is old. With ``age_drains=0`` the floor alone decides.
+    """
+    if not is_number(age_floor_ms) or not age_floor_ms > 0:
+        raise OptionError(
+            f"an age floor must be a positive number of milliseconds: age_floor_ms={shorten(age_floor_ms)}: "
+            "did you mean fifo(), where age alone decides?"
+        )
+    if not is_number(age_drains) or age_drains < 0:
+        raise OptionError(
+            f"not how often all that waits could be sent: age_drains={shorten(age_drains)}: "
+            f"did you mean {AGE_DRAINS:g}, or 0?"
+        )
+    return LargestWorkFirst(round(age_floor_ms * MILLISECOND_NS), age_drains)
