@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from tailrace.core.circle import Circle
+from tailrace.core.plan.node_groups import Circle
 from tailrace.runtime.channels import offer_ring, take_ring
 from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.wire import encode
@@ -21,7 +21,7 @@ END = -1
 
 DRAWS = """
 import os, select, sys
-from tailrace.core.circle import Circle
+from tailrace.core.plan.node_groups import Circle
 from tailrace.runtime.channels import take_ring
 from tailrace.runtime.nodequeue import NodeQueue
 from tailrace.runtime.wire import decode_bundles

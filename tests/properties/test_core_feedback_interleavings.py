@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tailrace.connector import SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Members, Position, Recover
-from tailrace.core.plan import make_plan
-from tailrace.core.sourcetask import SourceTask
-from tailrace.core.task import ObservedTask, Task
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Members, Position, Recover
+from tailrace.core.tasks.base import ObservedTask, Task
+from tailrace.core.tasks.source import SourceTask
 from tailrace.policy import Grouping, least_work, local, osg, partial_key, power_of_two, pull
 from tailrace.sim.shapes import SimSink, SimSource, key
 from tailrace.testing import ManualClock

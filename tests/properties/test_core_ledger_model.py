@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule
 
-from tailrace.core.acks import AckFold, fold_into
-from tailrace.core.ledger import Ledger, LedgerLimits, Root
+from tailrace.core.protocol.acks import AckFold, fold_into
+from tailrace.core.protocol.ledger import Ledger, LedgerLimits, Root
 
 SPLITS = {3: 0, 8: 100}
 LIMITS = LedgerLimits(max_pending=6, recovery_timeout_ns=1_000)

@@ -12,9 +12,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tailrace.core.lineage import broadcast_lineages, child_lineages
-from tailrace.core.plan import EdgePlan
-from tailrace.core.router import MAX_BUNDLE, Lane, LaneOut
+from tailrace.core.plan.plan import EdgePlan
+from tailrace.core.protocol.lineage import broadcast_lineages, child_lineages
+from tailrace.core.routing.router import MAX_BUNDLE, Lane, LaneOut
 from tailrace.policy import broadcast, fields, shuffle
 from tailrace.policy.groupings.api import ALL, Chooser
 from tailrace.topology import Port

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.clock import SECOND_NS
-from tailrace.core.linkbudget import DEPTH_NS
-from tailrace.core.nodelink import PATIENCE_NS, WAIT, NodeLink, NodeWords
+from tailrace.core.send_order.node_uplink import PATIENCE_NS, WAIT, NodeLink, NodeWords
+from tailrace.core.send_order.uplink_budget import DEPTH_NS
 from tailrace.policy.send_order.api import NEVER_NS, NOTHING, SendScheduler, Waiting
 from tailrace.policy.send_order.fifo import fifo
 from tailrace.policy.send_order.largest_backlog import lbf, lbf_work

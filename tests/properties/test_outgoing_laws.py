@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.clock import SECOND_NS
-from tailrace.core.linkbudget import LinkBudget
-from tailrace.core.outgoing import OutgoingQueue, Parcel, SendOrder
+from tailrace.core.send_order.outgoing import OutgoingQueue, Parcel, SendOrder
+from tailrace.core.send_order.uplink_budget import LinkBudget
 from tailrace.policy import SendScheduler, fifo, lbf, lbf_work, round_robin
 
 SCHEDULERS: list[SendScheduler] = [lbf(), lbf(interval_ms=1), lbf_work(1), round_robin(), fifo()]

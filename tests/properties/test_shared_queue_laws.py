@@ -15,12 +15,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Position
-from tailrace.core.opentask import AsyncTask
-from tailrace.core.plan import make_plan
-from tailrace.core.sharedqueue import PORTION_NS, SharedQueue, divided, portions
-from tailrace.core.task import Task
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Position
+from tailrace.core.queues.shared import PORTION_NS, SharedQueue, divided, portions
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.deferred import AsyncTask
 from tailrace.policy import Grouping, least_work, shuffle
 from tailrace.policy.techniques import Tail
 from tailrace.sim.shapes import SimSink, SimSource

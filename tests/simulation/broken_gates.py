@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from broken_protocol import Patch, together
 
-from tailrace.core.task import Task
+from tailrace.core.tasks.base import Task
 from tailrace.sim.process import NOTES
 from tailrace.sim.room import Frame, Gates
 

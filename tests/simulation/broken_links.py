@@ -7,10 +7,10 @@ from unittest.mock import patch
 
 from broken_protocol import Patch, together
 
-from tailrace.core.coordinator import Coordinator
-from tailrace.core.linkpeer import LinkPeer
-from tailrace.core.messages import Command, FromWorker, LinkLost, Member
-from tailrace.core.worker import Reply, Worker, WorkerCommand
+from tailrace.core.protocol.coordinator import Coordinator
+from tailrace.core.protocol.link_peer import LinkPeer
+from tailrace.core.protocol.messages import Command, FromWorker, LinkLost, Member
+from tailrace.core.protocol.worker import Reply, Worker, WorkerCommand
 
 
 def the_replaced_are_mourned() -> Patch:

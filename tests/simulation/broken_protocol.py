@@ -10,18 +10,32 @@ from typing import Any
 from unittest.mock import patch
 
 from tailrace.connector import CommittingWriter, Entry
-from tailrace.core import assembly, plan, router, sendinghalf, stage
-from tailrace.core.coordinator import Coordinator, Phase, WorkerState
-from tailrace.core.driverrows import DriverRows, Place
-from tailrace.core.ledger import Ledger, Root
-from tailrace.core.membership import ACCEPT, REFUSE, LinkSequence, Membership
-from tailrace.core.messages import Command, Committed, Drain, FromWorker, Persist, Prefixes, Recover, Send, ToWorker
-from tailrace.core.plan import OperatorPlan, SplitPlan
-from tailrace.core.router import LaneOut
-from tailrace.core.sightings import Sightings
-from tailrace.core.sinklog import DUPLICATE_DURABLE, DUPLICATE_PENDING, WRITE, SinkLog
-from tailrace.core.sourcetask import SourceTask
-from tailrace.core.storing import Storing
+from tailrace.core import assembly
+from tailrace.core.feedback import sender
+from tailrace.core.plan import plan
+from tailrace.core.plan.plan import OperatorPlan, SplitPlan
+from tailrace.core.protocol.coordinator import Coordinator, Phase, WorkerState
+from tailrace.core.protocol.driver_rows import DriverRows, Place
+from tailrace.core.protocol.ledger import Ledger, Root
+from tailrace.core.protocol.membership import ACCEPT, REFUSE, LinkSequence, Membership
+from tailrace.core.protocol.messages import (
+    Command,
+    Committed,
+    Drain,
+    FromWorker,
+    Persist,
+    Prefixes,
+    Recover,
+    Send,
+    ToWorker,
+)
+from tailrace.core.protocol.sightings import Sightings
+from tailrace.core.protocol.sink_log import DUPLICATE_DURABLE, DUPLICATE_PENDING, WRITE, SinkLog
+from tailrace.core.protocol.stored_state import Storing
+from tailrace.core.routing import router
+from tailrace.core.routing.router import LaneOut
+from tailrace.core.tasks import stages
+from tailrace.core.tasks.source import SourceTask
 from tailrace.sim import shapes
 from tailrace.sim.store import Store, StoreWriter
 
@@ -420,9 +434,7 @@ def _child_lineages(change: Callable[[Any, int, Any], tuple[Any, int, Any]]) -> 
     def child_lineages(parents: Any, salt: int, indices: Any) -> list[int]:
         return original(*change(parents, salt, indices))
 
-    return together(
-        *(patch.object(module, "child_lineages", child_lineages) for module in (router, stage, sendinghalf))
-    )
+    return together(*(patch.object(module, "child_lineages", child_lineages) for module in (router, stages, sender)))
 
 
 def lineage_without_edge() -> Patch:

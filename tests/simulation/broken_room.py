@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 from broken_protocol import Patch
 
-from tailrace.core.acks import fold_into
-from tailrace.core.stage import CommitSinkStage
+from tailrace.core.protocol.acks import fold_into
+from tailrace.core.tasks.stages import CommitSinkStage
 
 
 def durable_when_begun() -> Patch:

@@ -12,16 +12,17 @@ from unittest.mock import patch
 from broken_protocol import Patch, together
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core import sharedqueue, task
-from tailrace.core.acks import HEDGE
-from tailrace.core.coordinator import Coordinator
-from tailrace.core.ledger import Ledger, Root
-from tailrace.core.messages import Member
-from tailrace.core.opentask import OpenBundle, OpenTask
-from tailrace.core.races import Races
-from tailrace.core.receivinghalf import ReceivingHalves
-from tailrace.core.sendinghalf import FeedbackOut
-from tailrace.core.task import Task
+from tailrace.core.feedback.receiver import ReceivingHalves
+from tailrace.core.feedback.sender import FeedbackOut
+from tailrace.core.hedging.races import Races
+from tailrace.core.protocol.acks import HEDGE
+from tailrace.core.protocol.coordinator import Coordinator
+from tailrace.core.protocol.ledger import Ledger, Root
+from tailrace.core.protocol.messages import Member
+from tailrace.core.queues import shared
+from tailrace.core.tasks import base as task
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.deferred import OpenBundle, OpenTask
 from tailrace.sim import faults, shapes
 from tailrace.sim.faults import Scenario
 from tailrace.sim.process import SimWorker
@@ -152,13 +153,13 @@ def thrown_away_is_acknowledged() -> Patch:
 
 def parts_keep_the_id() -> Patch:
     """Both parts of a bundle have its ack id, not ids that make it up."""
-    original = sharedqueue.divided
+    original = shared.divided
 
     def divided(bundle: Any, first: int, new_id: int) -> tuple[Any, Any]:
         one, rest = ((*part[:3], bundle[3], *part[4:]) for part in original(bundle, first, new_id))
         return one, rest
 
-    return patch.object(sharedqueue, "divided", divided)
+    return patch.object(shared, "divided", divided)
 
 
 def circle_left_late() -> Patch:

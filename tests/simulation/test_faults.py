@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 from golden_outcomes import differences
 
-from tailrace.core.ledger import Ledger, Root
+from tailrace.core.protocol.ledger import Ledger, Root
 from tailrace.policy.hedging.api import MOST_HEDGES
 from tailrace.sim import faults
 from tailrace.sim.__main__ import run_chunk

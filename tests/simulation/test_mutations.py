@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from mutations import MUTATIONS, Mutation, Verdict, try_out
 
-from tailrace.core.ledger import Ledger
-from tailrace.core.router import LaneOut
+from tailrace.core.protocol.ledger import Ledger
+from tailrace.core.routing.router import LaneOut
 from tailrace.sim.faults import run_seed
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tailrace.core.messages import Member
-from tailrace.core.sightings import Sightings
+from tailrace.core.protocol.messages import Member
+from tailrace.core.protocol.sightings import Sightings
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.runner import Runner

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from neighbours import Stepped, Worker
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, system_clock
-from tailrace.core.allowance import BOUND, FEEDBACK_SHARE, HEARERS, KEPT_NS, REPORTS, SAVED_NS, Allowance
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Position
-from tailrace.core.plan import make_plan
-from tailrace.core.receivinghalf import EACH_NS, LATE_NS, LONG_NS, TOGETHER, ReceivingHalves
+from tailrace.core.feedback.budget import BOUND, FEEDBACK_SHARE, HEARERS, KEPT_NS, REPORTS, SAVED_NS, Allowance
+from tailrace.core.feedback.receiver import EACH_NS, LATE_NS, LONG_NS, TOGETHER, ReceivingHalves
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Position
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, power_of_two, pull
 from tailrace.runtime.connectors import from_iterable, to_call

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.messages import Position
-from tailrace.core.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.protocol.messages import Position
 from tailrace.errors import OptionError
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.connectors import disk, from_iterable, from_lines, to_list

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tailrace.clock import SECOND_NS
-from tailrace.core.messages import Abandon, Alive, Command, Ready, Registered
-from tailrace.core.plan import make_plan
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.messages import Abandon, Alive, Command, Ready, Registered
 from tailrace.runtime import coordinator as module
 from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.connectors import from_iterable, to_list

@@ -9,14 +9,14 @@ import pytest
 
 import tailrace as tr
 from tailrace.clock import SECOND_NS
-from tailrace.core.acks import HEDGE
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.cancelled import LIMIT, Cancelled
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Members, Position, Techniques
-from tailrace.core.opentask import BatchTask
-from tailrace.core.plan import make_plan
-from tailrace.core.task import ObservedTask, PlainTask, Task
+from tailrace.core.hedging.cancelled import LIMIT, Cancelled
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.acks import HEDGE
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Members, Position, Techniques
+from tailrace.core.tasks.base import ObservedTask, PlainTask, Task
+from tailrace.core.tasks.deferred import BatchTask
 from tailrace.policy.techniques import PLAIN
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing import ManualClock

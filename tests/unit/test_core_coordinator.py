@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.coordinator import STABLE_NS, Coordinator, CoordinatorLimits, Phase, WorkerState
-from tailrace.core.messages import (
+from tailrace.core.protocol.coordinator import STABLE_NS, Coordinator, CoordinatorLimits, Phase, WorkerState
+from tailrace.core.protocol.messages import (
     Abandon,
     Alive,
     Applied,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.core.deaths import keeps_dying
+from tailrace.core.protocol.worker_deaths import keeps_dying
 
 HELD_BACK = [("lines/a.txt", 70), ("lines/b.txt", 0), ("lines/c.txt", 5), ("lines/d.txt", 9)]
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.lineage import broadcast_lineages, child_lineages
-from tailrace.core.messages import Members, Position
-from tailrace.core.opentask import AsyncTask, BatchTask
-from tailrace.core.plan import Plan, make_plan
-from tailrace.core.router import MAX_BUNDLE
-from tailrace.core.runs import Run, came, joined
-from tailrace.core.task import ObservedTask, PlainTask, Task
+from tailrace.core.feedback.runs import Run, came, joined
+from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.lineage import broadcast_lineages, child_lineages
+from tailrace.core.protocol.messages import Members, Position
+from tailrace.core.routing.router import MAX_BUNDLE
+from tailrace.core.tasks.base import ObservedTask, PlainTask, Task
+from tailrace.core.tasks.deferred import AsyncTask, BatchTask
 from tailrace.errors import TailraceError
 from tailrace.policy import least_work
 from tailrace.policy.groupings.api import ALL, FIRST, HELD

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import tailrace as tr
-from tailrace.core.empties import ENOUGH, Empties
-from tailrace.core.plan import make_plan
-from tailrace.core.router import PROOF, Lane, LaneOut
-from tailrace.core.stage import MapStage, Wiring
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.routing.router import PROOF, Lane, LaneOut
+from tailrace.core.tasks.empty_results import ENOUGH, Empties
+from tailrace.core.tasks.stages import MapStage, Wiring
 from tailrace.metrics.counters import TaskCounters
 from tailrace.topology import OnError
 

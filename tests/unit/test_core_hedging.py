@@ -11,14 +11,14 @@ import pytest
 import tailrace as tr
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.connector import SplitStart
-from tailrace.core.acks import HEDGE
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.hedging import NEVER, _WorkPerRoot, check_hedging
-from tailrace.core.ledger import LedgerLimits, Root
-from tailrace.core.messages import Load, Position, Recover, Techniques
-from tailrace.core.plan import Plan, make_plan
-from tailrace.core.router import turn_of
-from tailrace.core.sourcetask import SourceTask
+from tailrace.core.hedging.controller import NEVER, _WorkPerRoot, check_hedging
+from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.protocol.acks import HEDGE
+from tailrace.core.protocol.ledger import LedgerLimits, Root
+from tailrace.core.protocol.messages import Load, Position, Recover, Techniques
+from tailrace.core.routing.router import turn_of
+from tailrace.core.tasks.source import SourceTask
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.policy.groupings.api import Grouping
 from tailrace.policy.groupings.pull.receiver import Credit

@@ -10,11 +10,11 @@ import pytest
 
 from tailrace.connector import Record, SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.lawful import check_reader
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Position, Recover
-from tailrace.core.plan import make_plan
-from tailrace.core.sourcetask import SourceTask
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Position, Recover
+from tailrace.core.source_checks import check_reader
+from tailrace.core.tasks.source import SourceTask
 from tailrace.errors import TailraceError, TopologyError
 from tailrace.sim.shapes import SimSink
 from tailrace.testing import ManualClock

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tailrace.core.ledger import SLOW_FACTOR, Ledger, LedgerLimits, Root
+from tailrace.core.protocol.ledger import SLOW_FACTOR, Ledger, LedgerLimits, Root
 
 TIMEOUT_NS = 1_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.core.membership import ACCEPT, ACCEPT_AFTER_LOSS, REFUSE, LinkSequence, Membership
-from tailrace.core.messages import Applied, Assign, Flush, Leave, Member, Members, Ready
-from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker
+from tailrace.core.protocol.membership import ACCEPT, ACCEPT_AFTER_LOSS, REFUSE, LinkSequence, Membership
+from tailrace.core.protocol.messages import Applied, Assign, Flush, Leave, Member, Members, Ready
+from tailrace.core.protocol.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker
 
 
 def members(version: int, **epochs: int) -> Members:

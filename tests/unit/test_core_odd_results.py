@@ -11,13 +11,13 @@ import pytest
 
 from tailrace.clock import system_clock
 from tailrace.connector import Entry
-from tailrace.core.acks import AckFold
-from tailrace.core.opentask import AsyncTask
-from tailrace.core.plan import EdgePlan, make_plan
-from tailrace.core.router import Lane, LaneOut
-from tailrace.core.sinklog import SinkLog
-from tailrace.core.stage import CommitSinkStage, FilterStage, FlatMapStage, MapStage, Stage, Wiring
-from tailrace.core.task import Task
+from tailrace.core.plan.plan import EdgePlan, make_plan
+from tailrace.core.protocol.acks import AckFold
+from tailrace.core.protocol.sink_log import SinkLog
+from tailrace.core.routing.router import Lane, LaneOut
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.deferred import AsyncTask
+from tailrace.core.tasks.stages import CommitSinkStage, FilterStage, FlatMapStage, MapStage, Stage, Wiring
 from tailrace.errors import Fenced, TailraceError, TaskError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, fields, least_work, osg, partial_key, shuffle

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.plan import EdgePlan, Plan, make_plan
+from tailrace.core.plan.plan import EdgePlan, Plan, make_plan
 from tailrace.policy import broadcast, fields, local, shuffle
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.topology import Stream, Topology, union

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.allowance import Allowance
-from tailrace.core.plan import make_plan
-from tailrace.core.receivinghalf import ReceivingHalves
-from tailrace.core.sharing import check_sharing
+from tailrace.core.feedback.budget import Allowance
+from tailrace.core.feedback.receiver import ReceivingHalves
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.queue_sharing import check_sharing
 from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import broadcast, fields, least_work, local, partial_key, pull, shuffle

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tailrace.core.messages import Applied, Members
-from tailrace.core.sightings import Sightings
-from tailrace.core.worker import Reply, Worker
+from tailrace.core.protocol.messages import Applied, Members
+from tailrace.core.protocol.sightings import Sightings
+from tailrace.core.protocol.worker import Reply, Worker
 
 
 def test_the_furthest_root_of_each_split_counts_whatever_order_they_come_in() -> None:

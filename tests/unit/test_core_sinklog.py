@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.core.sinklog import DUPLICATE_DURABLE, DUPLICATE_PENDING, PRUNE_AT_LEAST, WRITE, SinkLog
+from tailrace.core.protocol.sink_log import DUPLICATE_DURABLE, DUPLICATE_PENDING, PRUNE_AT_LEAST, WRITE, SinkLog
 
 
 def write(log: SinkLog, split: int, offset: int, lineage: int) -> None:

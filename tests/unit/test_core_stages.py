@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from tailrace.connector import Entry
-from tailrace.core.acks import AckFold
 from tailrace.core.assembly import open_log
-from tailrace.core.lineage import child_lineages
-from tailrace.core.messages import Position
-from tailrace.core.plan import EdgePlan, Plan, make_plan
-from tailrace.core.router import Bundle, Lane, LaneOut
-from tailrace.core.sightings import Sightings
-from tailrace.core.sinklog import DUPLICATE_DURABLE, WRITE, SinkLog
-from tailrace.core.stage import (
+from tailrace.core.plan.plan import EdgePlan, Plan, make_plan
+from tailrace.core.protocol.acks import AckFold
+from tailrace.core.protocol.lineage import child_lineages
+from tailrace.core.protocol.messages import Position
+from tailrace.core.protocol.sightings import Sightings
+from tailrace.core.protocol.sink_log import DUPLICATE_DURABLE, WRITE, SinkLog
+from tailrace.core.routing.router import Bundle, Lane, LaneOut
+from tailrace.core.tasks.stages import (
     DEAD_LETTER_INDEX,
     MOST_HELD,
     CallSinkStage,

@@ -12,13 +12,13 @@ import pytest
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.lineage import child_lineages
-from tailrace.core.messages import Barrier, Committed, Drain, Passed, Position, Prefixes, Recover, SourceReport
-from tailrace.core.opentask import AsyncTask, BatchTask
-from tailrace.core.plan import Plan, make_plan
-from tailrace.core.sourcetask import ASK_AGAIN_NS, SourceTask
-from tailrace.core.task import PlainTask, Task
+from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.lineage import child_lineages
+from tailrace.core.protocol.messages import Barrier, Committed, Drain, Passed, Position, Prefixes, Recover, SourceReport
+from tailrace.core.tasks.base import PlainTask, Task
+from tailrace.core.tasks.deferred import AsyncTask, BatchTask
+from tailrace.core.tasks.source import ASK_AGAIN_NS, SourceTask
 from tailrace.errors import TaskError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.sim.shapes import SimSink, SimSource

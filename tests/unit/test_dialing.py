@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.messages import Member
+from tailrace.core.protocol.messages import Member
 from tailrace.runtime import dialing
 from tailrace.runtime.auth import Contact, seals_of, tune
 from tailrace.runtime.channels import Channel

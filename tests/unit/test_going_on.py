@@ -12,9 +12,9 @@ from neighbours import Stepped, Worker
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Position
-from tailrace.core.plan import make_plan
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Position
 from tailrace.runtime.sending import Sender
 from tailrace.runtime.taskhost import SLICE_NS, STRAIGHT_ON, TaskHost
 from tailrace.sim.shapes import SimSink, SimSource

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from neighbours import NobodyHere, Stepped
 
-from tailrace.core.linkpeer import LinkPeer
-from tailrace.core.messages import Member
+from tailrace.core.protocol.link_peer import LinkPeer
+from tailrace.core.protocol.messages import Member
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
 from tailrace.runtime.outlinks import OutLinks

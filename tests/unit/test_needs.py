@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.core.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan, make_plan
 from tailrace.errors import OptionError, TailraceError
 from tailrace.policy import local
 from tailrace.runtime.needs import (

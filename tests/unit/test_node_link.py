@@ -9,10 +9,10 @@ import time
 import pytest
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
-from tailrace.core.circle import circle_of_node
-from tailrace.core.linkbudget import DEPTH_NS
-from tailrace.core.messages import Member
-from tailrace.core.nodelink import PATIENCE_NS, POLL_NS, WAIT, NodeLink, NodeWords
+from tailrace.core.plan.node_groups import circle_of_node
+from tailrace.core.protocol.messages import Member
+from tailrace.core.send_order.node_uplink import PATIENCE_NS, POLL_NS, WAIT, NodeLink, NodeWords
+from tailrace.core.send_order.uplink_budget import DEPTH_NS
 from tailrace.errors import SegmentError
 from tailrace.policy.send_order.api import NEVER_NS, Waiting
 from tailrace.policy.send_order.largest_backlog import lbf

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.linkbudget import LinkBudget
-from tailrace.core.messages import Member
-from tailrace.core.plan import make_plan
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.messages import Member
+from tailrace.core.send_order.uplink_budget import LinkBudget
 from tailrace.errors import ProtocolError
 from tailrace.runtime import nodelinks
 from tailrace.runtime.linkmemory import SharedLink

@@ -10,10 +10,10 @@ import pytest
 from neighbours import NobodyHere
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.circle import Circle
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Member, Position
-from tailrace.core.plan import make_plan
+from tailrace.core.plan.node_groups import Circle
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Member, Position
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.channels import Channel, offer_ring, take_ring
 from tailrace.runtime.links import OutLink

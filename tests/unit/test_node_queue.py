@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from tailrace.core.circle import Circle, circle_of
-from tailrace.core.messages import Member
-from tailrace.core.plan import make_plan
-from tailrace.core.sharedqueue import SharedQueue
+from tailrace.core.plan.node_groups import Circle, circle_of
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.messages import Member
+from tailrace.core.queues.shared import SharedQueue
 from tailrace.errors import RingError
 from tailrace.policy import least_work
 from tailrace.ring import layout

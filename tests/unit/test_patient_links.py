@@ -14,10 +14,10 @@ from neighbours import Stepped, Worker
 from tailrace.clock import system_clock
 from tailrace.connector import SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Barrier, Drain, Position, Recover, Techniques
-from tailrace.core.plan import make_plan
-from tailrace.core.sourcetask import SourceTask
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Barrier, Drain, Position, Recover, Techniques
+from tailrace.core.tasks.source import SourceTask
 from tailrace.policy import adaptive_timeout
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.channels import Channel, offer_ring, take_ring

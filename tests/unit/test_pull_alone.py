@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
-from tailrace.core.allowance import Allowance
-from tailrace.core.plan import make_plan
-from tailrace.core.receivinghalf import ReceivingHalves
-from tailrace.core.router import Note
+from tailrace.core.feedback.budget import Allowance
+from tailrace.core.feedback.receiver import ReceivingHalves
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.routing.router import Note
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, latency_balanced, power_of_two, pull
 from tailrace.policy.groupings.api import FIRST, HELD

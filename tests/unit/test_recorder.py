@@ -13,9 +13,9 @@ import pytest
 
 import tailrace as tr
 from tailrace.clock import system_clock
-from tailrace.core.ledger import Root
-from tailrace.core.plan import Plan, make_plan
-from tailrace.core.stage import Lineages
+from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.protocol.ledger import Root
+from tailrace.core.tasks.stages import Lineages
 from tailrace.errors import OptionError
 from tailrace.metrics.recording import file_name, read_recorded
 from tailrace.policy.hashing import stable_hash

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core.rounds import (
+from tailrace.core.queues.rounds import (
     ANY,
     FIRST_QUEUE,
     LARGEST_ROUND,

@@ -14,11 +14,11 @@ import pytest
 from neighbours import NobodyHere
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Member, Position
-from tailrace.core.plan import make_plan
-from tailrace.core.sendinghalf import MAX_LINE
-from tailrace.core.task import PlainTask
+from tailrace.core.feedback.sender import MAX_LINE
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Member, Position
+from tailrace.core.tasks.base import PlainTask
 from tailrace.errors import TaskError
 from tailrace.policy import broadcast, power_of_two, pull
 from tailrace.policy.groupings.pull.receiver import Credit

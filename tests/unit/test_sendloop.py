@@ -12,11 +12,11 @@ from neighbours import NobodyHere
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.linkbudget import LinkBudget
-from tailrace.core.messages import Member, Position
-from tailrace.core.plan import Plan, make_plan
-from tailrace.core.task import PlainTask
+from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Member, Position
+from tailrace.core.send_order.uplink_budget import LinkBudget
+from tailrace.core.tasks.base import PlainTask
 from tailrace.policy import SendScheduler, fields, fifo, lbf, round_robin
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tailrace as tr
-from tailrace.core.acks import HEDGE
 from tailrace.core.assembly import Bodies, Surroundings, assemble, passes_one
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Position, Techniques
-from tailrace.core.plan import Plan, make_plan
-from tailrace.core.task import Task
+from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.protocol.acks import HEDGE
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Position, Techniques
+from tailrace.core.tasks.base import Task
 from tailrace.policy.hedging.api import MOST_HEDGES, ReplayRule
 from tailrace.policy.hedging.disjoint_halves import Sides
 from tailrace.policy.techniques import PLAIN, Tail

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.core.messages import Persist, Position
-from tailrace.core.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.protocol.messages import Persist, Position
 from tailrace.errors import OptionError
 from tailrace.runtime import storer as module
 from tailrace.runtime.checkpoint import Checkpoint

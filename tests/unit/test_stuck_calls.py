@@ -16,10 +16,10 @@ from neighbours import Worker
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Position
-from tailrace.core.opentask import AsyncTask
-from tailrace.core.plan import make_plan
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Position
+from tailrace.core.tasks.deferred import AsyncTask
 from tailrace.runtime import stuckcalls
 from tailrace.runtime.asyncrunner import AsyncRunner
 from tailrace.runtime.runner import Runner

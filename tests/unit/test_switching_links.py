@@ -10,9 +10,9 @@ import pytest
 from neighbours import Stepped, Worker
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Position
-from tailrace.core.plan import make_plan
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Position
 from tailrace.runtime.channels import Channel, outgoing
 from tailrace.runtime.pool import Pool
 from tailrace.runtime.runner import Runner

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import Position
-from tailrace.core.plan import make_plan
-from tailrace.core.sharedqueue import SharedQueue, Tap
-from tailrace.core.task import Task
+from tailrace.core.plan.plan import make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Position
+from tailrace.core.queues.shared import SharedQueue, Tap
+from tailrace.core.tasks.base import Task
 from tailrace.sim.shapes import SimSink, SimSource, mark
 from tailrace.testing import ManualClock
 from tailrace.topology import Topology

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 import tailrace as tr
 from tailrace.cli import main
-from tailrace.core.coordinator import Coordinator, CoordinatorLimits
-from tailrace.core.messages import Assign, Command, Ready, Registered, Send, Techniques
+from tailrace.core.protocol.coordinator import Coordinator, CoordinatorLimits
+from tailrace.core.protocol.messages import Assign, Command, Ready, Registered, Send, Techniques
 from tailrace.runtime.options import RunSettings
 
 HEDGING = tr.Tail(replay=tr.fixed_timeout(20))

@@ -10,21 +10,23 @@ from typing import Any, cast
 
 from tailrace.clock import MILLISECOND_NS, Clock
 from tailrace.connector import CommittingWriter, Reader, Writer
-from tailrace.core.allowance import Allowance
-from tailrace.core.cancelled import Cancelled
-from tailrace.core.empties import Empties, Say, say_nothing
-from tailrace.core.ledger import Ledger, LedgerLimits
-from tailrace.core.messages import Position
-from tailrace.core.opentask import AsyncTask, BatchTask
-from tailrace.core.plan import EdgePlan, OperatorPlan, Plan
-from tailrace.core.receivinghalf import ReceivingHalves
-from tailrace.core.router import FeedbackLane, Lane, LaneOut, Out, SidesOut, TurnsOut, Unroutable
-from tailrace.core.sendinghalf import MAX_LINE, FeedbackOut
-from tailrace.core.sharedqueue import SharedQueue
-from tailrace.core.sightings import Sightings
-from tailrace.core.sinklog import SinkLog
-from tailrace.core.sourcetask import SourceTask
-from tailrace.core.stage import (
+from tailrace.core.feedback.budget import Allowance
+from tailrace.core.feedback.receiver import ReceivingHalves
+from tailrace.core.feedback.sender import MAX_LINE, FeedbackOut
+from tailrace.core.hedging.cancelled import Cancelled
+from tailrace.core.plan.plan import EdgePlan, OperatorPlan, Plan
+from tailrace.core.protocol.ledger import Ledger, LedgerLimits
+from tailrace.core.protocol.messages import Position
+from tailrace.core.protocol.sightings import Sightings
+from tailrace.core.protocol.sink_log import SinkLog
+from tailrace.core.queues.shared import SharedQueue
+from tailrace.core.routing.router import FeedbackLane, Lane, LaneOut, Out, SidesOut, TurnsOut, Unroutable
+from tailrace.core.tasks.base import ObservedTask, PlainTask, Task
+from tailrace.core.tasks.deferred import AsyncTask, BatchTask
+from tailrace.core.tasks.empty_results import Empties, Say, say_nothing
+from tailrace.core.tasks.observer import Watch
+from tailrace.core.tasks.source import SourceTask
+from tailrace.core.tasks.stages import (
     CallSinkStage,
     CommitSinkStage,
     FilterStage,
@@ -34,8 +36,6 @@ from tailrace.core.stage import (
     Stage,
     Wiring,
 )
-from tailrace.core.task import ObservedTask, PlainTask, Task
-from tailrace.core.watch import Watch
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.groupings.shuffle import Shuffle
 from tailrace.policy.techniques import NODE, PLAIN, Tail

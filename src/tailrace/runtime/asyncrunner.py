@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tailrace.clock import SECOND_NS, system_clock
-from tailrace.core.failure import CAUGHT
-from tailrace.core.opentask import AsyncTask, Call
+from tailrace.core.failures import CAUGHT
+from tailrace.core.tasks.deferred import AsyncTask, Call
 from tailrace.errors import shorten
 from tailrace.runtime.current import running_call
 from tailrace.runtime.runner import Runner

@@ -10,8 +10,8 @@ import socket
 import threading
 from collections.abc import Sequence
 
-from tailrace.core.cancelled import Cancelled
-from tailrace.core.membership import ACCEPT, LinkSequence
+from tailrace.core.hedging.cancelled import Cancelled
+from tailrace.core.protocol.membership import ACCEPT, LinkSequence
 from tailrace.errors import ProtocolError
 from tailrace.runtime.seal import Seals
 from tailrace.runtime.wire import CANCELS, FrameReader, decode_numbers

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from tailrace.core.messages import Position
-from tailrace.core.plan import Plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.protocol.messages import Position
 from tailrace.errors import OptionError
 from tailrace.runtime.connectors.disk import make_directory, sync_directory, write_file
 from tailrace.topology import Role

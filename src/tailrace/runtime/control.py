@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tailrace.clock import system_clock
-from tailrace.core.membership import ACCEPT, LinkSequence
-from tailrace.core.messages import Address
+from tailrace.core.protocol.membership import ACCEPT, LinkSequence
+from tailrace.core.protocol.messages import Address
 from tailrace.errors import ProtocolError
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.runtime.seal import Seals

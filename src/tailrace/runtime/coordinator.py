@@ -18,19 +18,10 @@ import cloudpickle
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.connector import DriverSink
-from tailrace.core import coordinator as core
-from tailrace.core.failure import traceback_of
-from tailrace.core.messages import (
-    Abandon,
-    Assign,
-    Command,
-    Finish,
-    Persist,
-    Registered,
-    Send,
-    StartWorker,
-)
-from tailrace.core.plan import EdgePlan, Plan
+from tailrace.core.failures import traceback_of
+from tailrace.core.plan.plan import EdgePlan, Plan
+from tailrace.core.protocol import coordinator as core
+from tailrace.core.protocol.messages import Abandon, Assign, Command, Finish, Persist, Registered, Send, StartWorker
 from tailrace.errors import Fenced, TailraceError
 from tailrace.metrics.edges import WatchedEdge
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus, describe

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.core.messages import Member
+from tailrace.core.protocol.messages import Member
 from tailrace.errors import ProtocolError, SegmentError
 from tailrace.runtime.auth import TIMEOUT_S, Contact, dial
 from tailrace.runtime.channels import Channel, RingPart, offer_ring

@@ -6,8 +6,8 @@ import socket
 from functools import partial
 from typing import Any, Protocol
 
-from tailrace.core.sourcetask import SourceTask
-from tailrace.core.task import Task
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.source import SourceTask
 from tailrace.errors import ProtocolError, SegmentError
 from tailrace.runtime.acceptor import Acceptor, Serve
 from tailrace.runtime.auth import Contact, accept, answer

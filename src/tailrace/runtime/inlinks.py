@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
-from tailrace.core.rounds import Rounds
+from tailrace.core.queues.rounds import Rounds
 from tailrace.errors import ProtocolError
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import InLink, OnFrame, RingInLink

@@ -14,7 +14,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailrace.core.nodelink import NodeLink
+from tailrace.core.send_order.node_uplink import NodeLink
 from tailrace.errors import SegmentError
 
 WORD = 8  # bytes

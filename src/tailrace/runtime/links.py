@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tailrace.core.linkpeer import LinkPeer
-from tailrace.core.membership import ACCEPT, LinkSequence
+from tailrace.core.protocol.link_peer import LinkPeer
+from tailrace.core.protocol.membership import ACCEPT, LinkSequence
 from tailrace.errors import ProtocolError
 from tailrace.ring import layout
 from tailrace.runtime.channels import KIND_MASK, MORE, RING_A_BELL, Channel, Outgoing, RingPart, outgoing

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tailrace.core.messages import Load
-from tailrace.core.plan import OperatorPlan, Plan
+from tailrace.core.plan.plan import OperatorPlan, Plan
+from tailrace.core.protocol.messages import Load
 from tailrace.metrics.counters import TaskKey, TaskSnapshot
 from tailrace.topology import Role
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailrace.core.plan import Plan
+from tailrace.core.plan.plan import Plan
 from tailrace.errors import OptionError, TailraceError
 from tailrace.runtime.channels import RING_BYTES
 from tailrace.topology import Role

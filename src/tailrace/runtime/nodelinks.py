@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tailrace.core.circle import Circle, circle_of_node
-from tailrace.core.linkbudget import LinkBudget
-from tailrace.core.messages import Member
-from tailrace.core.nodelink import NodeLink, NodeWords
-from tailrace.core.plan import Plan
+from tailrace.core.plan.node_groups import Circle, circle_of_node
+from tailrace.core.plan.plan import Plan
+from tailrace.core.protocol.messages import Member
+from tailrace.core.send_order.node_uplink import NodeLink, NodeWords
+from tailrace.core.send_order.uplink_budget import LinkBudget
 from tailrace.errors import ProtocolError, SegmentError
 from tailrace.ring.owner import process_namespace
 from tailrace.runtime.linkmemory import LinkMemory, SharedLink

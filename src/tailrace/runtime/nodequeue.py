@@ -19,7 +19,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tailrace.clock import MILLISECOND_NS, system_clock
-from tailrace.core.circle import Circle
+from tailrace.core.plan.node_groups import Circle
 from tailrace.errors import RingError
 from tailrace.ring import layout
 from tailrace.runtime.channels import RING_A_BELL, RingPart

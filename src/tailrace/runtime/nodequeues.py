@@ -16,9 +16,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tailrace.core.circle import Circle, circle_of
-from tailrace.core.messages import Member
-from tailrace.core.plan import OperatorPlan, Plan
+from tailrace.core.plan.node_groups import Circle, circle_of
+from tailrace.core.plan.plan import OperatorPlan, Plan
+from tailrace.core.protocol.messages import Member
 from tailrace.errors import ProtocolError, RingError, SegmentError
 from tailrace.policy.techniques import NODE
 from tailrace.runtime.channels import RingPart, offer_ring, take_ring

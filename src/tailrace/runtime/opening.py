@@ -10,10 +10,10 @@ from typing import Any
 from tailrace.clock import system_clock
 from tailrace.connector import Reader, SinkContext, SplitStart, Writer
 from tailrace.core.assembly import Bodies, first_offset
-from tailrace.core.failure import told_by
-from tailrace.core.lawful import check_reader
-from tailrace.core.messages import Position
-from tailrace.core.plan import OperatorPlan, Plan
+from tailrace.core.failures import told_by
+from tailrace.core.plan.plan import OperatorPlan, Plan
+from tailrace.core.protocol.messages import Position
+from tailrace.core.source_checks import check_reader
 from tailrace.errors import Fenced, NotRepeatable, TailraceError, TaskError
 from tailrace.runtime.current import running
 from tailrace.topology import Role, is_factory

@@ -8,10 +8,10 @@ from os import PathLike
 from typing import Any, Literal
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
-from tailrace.core.allowance import FEEDBACK_SHARE
-from tailrace.core.coordinator import CoordinatorLimits
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.outgoing import OUTGOING_TUPLES
+from tailrace.core.feedback.budget import FEEDBACK_SHARE
+from tailrace.core.protocol.coordinator import CoordinatorLimits
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.send_order.outgoing import OUTGOING_TUPLES
 from tailrace.errors import OptionError, refuse_unknown, shorten
 from tailrace.policy.numbers import is_number
 from tailrace.policy.techniques import NODE, PLAIN, WORKER, Tail

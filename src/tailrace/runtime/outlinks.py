@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tailrace.core.messages import Member
+from tailrace.core.protocol.messages import Member
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.links import OutLink
 

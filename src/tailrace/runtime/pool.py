@@ -24,11 +24,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tailrace.clock import system_clock
-from tailrace.core.opentask import BatchTask
-from tailrace.core.rounds import Rounds, bundle_limit
-from tailrace.core.router import NOTE
-from tailrace.core.sharedqueue import SharedQueue, portions
-from tailrace.core.task import Task
+from tailrace.core.queues.rounds import Rounds, bundle_limit
+from tailrace.core.queues.shared import SharedQueue, portions
+from tailrace.core.routing.router import NOTE
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.deferred import BatchTask
 from tailrace.runtime.channels import Channel
 from tailrace.runtime.inlinks import BundleLinks, Membership
 from tailrace.runtime.links import InLink

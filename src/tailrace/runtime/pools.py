@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from tailrace.core.messages import Member
-from tailrace.core.plan import Plan
-from tailrace.core.sharedqueue import SharedQueue
+from tailrace.core.plan.plan import Plan
+from tailrace.core.protocol.messages import Member
+from tailrace.core.queues.shared import SharedQueue
 from tailrace.policy.techniques import NODE
 from tailrace.runtime.inlinks import Membership
 from tailrace.runtime.nodequeue import NodeQueue

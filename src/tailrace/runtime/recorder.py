@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.clock import Clock
-from tailrace.core.ledger import Root
-from tailrace.core.opentask import Call, OpenBundle
-from tailrace.core.plan import Plan
-from tailrace.core.router import Bundle
-from tailrace.core.sharedqueue import Tap
-from tailrace.core.stage import Lineages, Stage, Wiring
-from tailrace.core.task import Task
+from tailrace.core.plan.plan import Plan
+from tailrace.core.protocol.ledger import Root
+from tailrace.core.queues.shared import Tap
+from tailrace.core.routing.router import Bundle
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.deferred import Call, OpenBundle
+from tailrace.core.tasks.stages import Lineages, Stage, Wiring
 from tailrace.errors import OptionError
 from tailrace.metrics.recording import END, ROOTS, SUFFIX, TUPLES, block, file_name, preamble
 from tailrace.policy.hashing import stable_hash

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tailrace.core.plan import EdgePlan, Plan
+from tailrace.core.plan.plan import EdgePlan, Plan
 from tailrace.topology import Port
 
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-from tailrace.core.coordinator import Phase
-from tailrace.core.hedging import check_hedging
-from tailrace.core.plan import Plan, make_plan
-from tailrace.core.sharing import check_sharing
+from tailrace.core.hedging.controller import check_hedging
+from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.queue_sharing import check_sharing
+from tailrace.core.protocol.coordinator import Phase
 from tailrace.errors import OptionError, TailraceError, headline, shorten
 from tailrace.policy.numbers import is_number
 from tailrace.policy.techniques import NODE, Tail, Techniques

@@ -13,12 +13,12 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tailrace.clock import system_clock
-from tailrace.core.acks import AckFold
-from tailrace.core.messages import Member
-from tailrace.core.router import NOTE, Bundle, FeedbackLane, Lane, Origin, urgent
-from tailrace.core.sharedqueue import divided, portions
-from tailrace.core.sourcetask import SourceTask
-from tailrace.core.task import Task
+from tailrace.core.protocol.acks import AckFold
+from tailrace.core.protocol.messages import Member
+from tailrace.core.queues.shared import divided, portions
+from tailrace.core.routing.router import NOTE, Bundle, FeedbackLane, Lane, Origin, urgent
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.source import SourceTask
 from tailrace.errors import ProtocolError
 from tailrace.policy.groupings.feedback import Message
 from tailrace.runtime.channels import Channel

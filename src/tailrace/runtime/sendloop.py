@@ -15,10 +15,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tailrace.clock import MICROSECOND_NS, SECOND_NS, system_clock
-from tailrace.core.linkbudget import LinkBudget
-from tailrace.core.nodelink import WAIT, NodeLink
-from tailrace.core.outgoing import OutgoingQueue, Parcel, SendOrder
-from tailrace.core.plan import Plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.send_order.node_uplink import WAIT, NodeLink
+from tailrace.core.send_order.outgoing import OutgoingQueue, Parcel, SendOrder
+from tailrace.core.send_order.uplink_budget import LinkBudget
 from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.send_order.fifo import fifo
 from tailrace.runtime.linkmemory import SharedLink

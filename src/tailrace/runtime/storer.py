@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from tailrace.core.messages import Persist
+from tailrace.core.protocol.messages import Persist
 from tailrace.errors import OptionError, TailraceError
 from tailrace.runtime.checkpoint import Checkpoint
 

@@ -116,6 +116,6 @@ def place_in(thread: int | None, label: str) -> Place | None:
     return None
 
 
-STAGE = "tailrace.core.stage"
-BATCHES = "tailrace.core.opentask"
+STAGE = "tailrace.core.tasks.stages"
+BATCHES = "tailrace.core.tasks.deferred"
 """Modules that call users' functions: their local ``value`` or ``values`` is what a call was given."""

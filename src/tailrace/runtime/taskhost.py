@@ -13,17 +13,17 @@ from threading import Thread
 from typing import Any, Protocol
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, system_clock
-from tailrace.core.acks import Folds
-from tailrace.core.failure import traceback_of
-from tailrace.core.messages import Flush, ToWorker
-from tailrace.core.opentask import BatchTask
-from tailrace.core.receivinghalf import ReceivingHalves
-from tailrace.core.rounds import Rounds, bundle_limit
-from tailrace.core.router import Note, urgent
-from tailrace.core.sightings import Sightings
-from tailrace.core.sourcetask import SourceTask
-from tailrace.core.stage import CommitSinkStage
-from tailrace.core.task import Task
+from tailrace.core.failures import traceback_of
+from tailrace.core.feedback.receiver import ReceivingHalves
+from tailrace.core.protocol.acks import Folds
+from tailrace.core.protocol.messages import Flush, ToWorker
+from tailrace.core.protocol.sightings import Sightings
+from tailrace.core.queues.rounds import Rounds, bundle_limit
+from tailrace.core.routing.router import Note, urgent
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.deferred import BatchTask
+from tailrace.core.tasks.source import SourceTask
+from tailrace.core.tasks.stages import CommitSinkStage
 from tailrace.errors import ProtocolError, TaskError
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.runtime.channels import Channel

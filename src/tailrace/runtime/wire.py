@@ -14,8 +14,8 @@ from typing import Any
 
 import cloudpickle
 
-from tailrace.core.acks import Fold
-from tailrace.core.router import NOTE, Bundle, Note
+from tailrace.core.protocol.acks import Fold
+from tailrace.core.routing.router import NOTE, Bundle, Note
 from tailrace.errors import ProtocolError
 from tailrace.policy.groupings.feedback import Message
 from tailrace.policy.groupings.load.reports import Done

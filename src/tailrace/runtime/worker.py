@@ -20,15 +20,15 @@ from random import Random
 from typing import Any
 
 from tailrace.clock import SECOND_NS, system_clock
-from tailrace.core.allowance import Allowance
 from tailrace.core.assembly import Surroundings, assemble
-from tailrace.core.linkbudget import LinkBudget
-from tailrace.core.messages import Alive, Assign, Drain, Failed, Member, Members, Registered, Renew, Techniques
-from tailrace.core.opentask import AsyncTask
-from tailrace.core.plan import Plan
-from tailrace.core.sightings import Sightings
-from tailrace.core.sourcetask import SourceTask
-from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
+from tailrace.core.feedback.budget import Allowance
+from tailrace.core.plan.plan import Plan
+from tailrace.core.protocol.messages import Alive, Assign, Drain, Failed, Member, Members, Registered, Renew, Techniques
+from tailrace.core.protocol.sightings import Sightings
+from tailrace.core.protocol.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
+from tailrace.core.send_order.uplink_budget import LinkBudget
+from tailrace.core.tasks.deferred import AsyncTask
+from tailrace.core.tasks.source import SourceTask
 from tailrace.errors import Fenced, ProtocolError, TailraceError, TaskError, shorten
 from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.techniques import NODE, Tail

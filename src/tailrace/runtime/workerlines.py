@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tailrace.core.deaths import BROKEN_LINE
+from tailrace.core.protocol.worker_deaths import BROKEN_LINE
 from tailrace.errors import ProtocolError
 from tailrace.runtime.acceptor import Acceptor, Serve
 from tailrace.runtime.auth import Contact, accept, answer

@@ -13,11 +13,11 @@ from random import Random
 from typing import Any, Unpack
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core.circle import Circle
-from tailrace.core.coordinator import Coordinator, CoordinatorLimits, Phase
-from tailrace.core.deaths import SILENCE
-from tailrace.core.ledger import LedgerLimits
-from tailrace.core.messages import (
+from tailrace.core.plan.node_groups import Circle
+from tailrace.core.plan.plan import Plan
+from tailrace.core.protocol.coordinator import Coordinator, CoordinatorLimits, Phase
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import (
     Abandon,
     Command,
     Finish,
@@ -28,9 +28,9 @@ from tailrace.core.messages import (
     StartWorker,
     ToWorker,
 )
-from tailrace.core.plan import Plan
-from tailrace.core.sourcetask import SourceTask
-from tailrace.core.task import Task
+from tailrace.core.protocol.worker_deaths import SILENCE
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.source import SourceTask
 from tailrace.policy.techniques import PLAIN, Tail, Techniques
 from tailrace.sim.commits import SlowCommits
 from tailrace.sim.driver import NONE, Driver, Hardship

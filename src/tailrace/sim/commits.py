@@ -10,8 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core.stage import CommitSinkStage
-from tailrace.core.task import Task
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.stages import CommitSinkStage
 
 if TYPE_CHECKING:
     from tailrace.sim.process import SimWorker

@@ -12,8 +12,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core.coordinator import Coordinator
-from tailrace.core.messages import Command, Persist
+from tailrace.core.protocol.coordinator import Coordinator
+from tailrace.core.protocol.messages import Command, Persist
 
 if TYPE_CHECKING:
     from tailrace.sim.cluster import Cluster

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core.acks import HEDGE
-from tailrace.core.coordinator import Coordinator, Phase
-from tailrace.core.ledger import Root
-from tailrace.core.messages import Assign, Committed, Position, ToWorker
-from tailrace.core.sourcetask import SourceTask
-from tailrace.core.task import Task
+from tailrace.core.protocol.acks import HEDGE
+from tailrace.core.protocol.coordinator import Coordinator, Phase
+from tailrace.core.protocol.ledger import Root
+from tailrace.core.protocol.messages import Assign, Committed, Position, ToWorker
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.source import SourceTask
 from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.send_order.fifo import fifo
 from tailrace.policy.send_order.largest_backlog import lbf, lbf_work

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core.coordinator import Coordinator, Phase
+from tailrace.core.protocol.coordinator import Coordinator, Phase
 
 if TYPE_CHECKING:
     from tailrace.sim.cluster import Cluster

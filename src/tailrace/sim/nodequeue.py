@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from tailrace.core.circle import Circle
+from tailrace.core.plan.node_groups import Circle
 
 MOST = 4
 """Records that fit, so that there are times when none does."""

@@ -12,9 +12,9 @@ from heapq import merge
 from random import Random
 
 from tailrace.clock import SECOND_NS
-from tailrace.core.linkbudget import LinkBudget
-from tailrace.core.nodelink import WAIT, NodeLink, NodeWords
-from tailrace.core.outgoing import Parcel, SendOrder
+from tailrace.core.send_order.node_uplink import WAIT, NodeLink, NodeWords
+from tailrace.core.send_order.outgoing import Parcel, SendOrder
+from tailrace.core.send_order.uplink_budget import LinkBudget
 from tailrace.errors import OptionError
 from tailrace.policy.send_order.api import SendScheduler
 from tailrace.sim.sending import SendingResult, SendingTask, feed, simulate_sending

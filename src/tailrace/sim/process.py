@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import Reader, SplitStart, Writer
-from tailrace.core.acks import Fold
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.cancelled import Cancelled
-from tailrace.core.circle import circle_of
-from tailrace.core.driverrows import Place
-from tailrace.core.hedging import NEVER
-from tailrace.core.membership import ACCEPT_AFTER_LOSS, REFUSE, LinkSequence
-from tailrace.core.messages import (
+from tailrace.core.hedging.cancelled import Cancelled
+from tailrace.core.hedging.controller import NEVER
+from tailrace.core.plan.node_groups import circle_of
+from tailrace.core.plan.plan import SplitPlan
+from tailrace.core.protocol.acks import Fold
+from tailrace.core.protocol.driver_rows import Place
+from tailrace.core.protocol.membership import ACCEPT_AFTER_LOSS, REFUSE, LinkSequence
+from tailrace.core.protocol.messages import (
     Alive,
     Assign,
     FromWorker,
@@ -27,13 +28,12 @@ from tailrace.core.messages import (
     Techniques,
     ToWorker,
 )
-from tailrace.core.opentask import BatchTask
-from tailrace.core.plan import SplitPlan
-from tailrace.core.router import Bundle, Lane
-from tailrace.core.sharedqueue import SharedQueue, portions
-from tailrace.core.sourcetask import SourceTask
-from tailrace.core.task import Task
-from tailrace.core.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
+from tailrace.core.protocol.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
+from tailrace.core.queues.shared import SharedQueue, portions
+from tailrace.core.routing.router import Bundle, Lane
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.deferred import BatchTask
+from tailrace.core.tasks.source import SourceTask
 from tailrace.errors import Fenced
 from tailrace.policy.techniques import NODE
 from tailrace.sim.nodequeue import NodeQueue

@@ -15,9 +15,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core.router import FeedbackLane, Lane
-from tailrace.core.sourcetask import SourceTask
-from tailrace.core.task import Task
+from tailrace.core.routing.router import FeedbackLane, Lane
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.source import SourceTask
 
 if TYPE_CHECKING:
     from tailrace.sim.cluster import Cluster

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tailrace.core.outgoing import OUTGOING_TUPLES, OutgoingQueue, Parcel, SendOrder
-from tailrace.core.router import NOTE
-from tailrace.core.task import Task
+from tailrace.core.routing.router import NOTE
+from tailrace.core.send_order.outgoing import OUTGOING_TUPLES, OutgoingQueue, Parcel, SendOrder
+from tailrace.core.tasks.base import Task
 from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.send_order.fifo import fifo
 

@@ -16,8 +16,8 @@ from heapq import merge
 from random import Random
 
 from tailrace.clock import SECOND_NS
-from tailrace.core.linkbudget import LinkBudget
-from tailrace.core.outgoing import OutgoingQueue, Parcel, SendOrder
+from tailrace.core.send_order.outgoing import OutgoingQueue, Parcel, SendOrder
+from tailrace.core.send_order.uplink_budget import LinkBudget
 from tailrace.errors import OptionError
 from tailrace.policy.send_order.api import SendScheduler
 

@@ -13,7 +13,7 @@ from random import Random
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import Entry
-from tailrace.core.driverrows import Place
+from tailrace.core.protocol.driver_rows import Place
 from tailrace.sim.cluster import MAX_RESTARTS, Cluster
 from tailrace.sim.shapes import Case, Row
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from tailrace.connector import Entry
-from tailrace.core.driverrows import DriverRows, Place
+from tailrace.core.protocol.driver_rows import DriverRows, Place
 from tailrace.errors import Fenced
 from tailrace.sim.journal import Journal
 from tailrace.sim.shapes import Row

@@ -16,8 +16,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from tailrace.core.lineage import BROADCAST, INDEX, MASK, STEP, root_lineage
-from tailrace.core.stage import DEAD_LETTER_INDEX
+from tailrace.core.protocol.lineage import BROADCAST, INDEX, MASK, STEP, root_lineage
+from tailrace.core.tasks.stages import DEAD_LETTER_INDEX
 from tailrace.errors import OptionError
 from tailrace.metrics.recording import SUFFIX, NotARecording, RecordedFile, read_recorded
 from tailrace.topology import Port, Role

@@ -16,10 +16,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core.linkpeer import LinkPeer
-from tailrace.core.messages import Member
-from tailrace.core.sourcetask import SourceTask
-from tailrace.core.task import Task
+from tailrace.core.protocol.link_peer import LinkPeer
+from tailrace.core.protocol.messages import Member
+from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.source import SourceTask
 
 if TYPE_CHECKING:
     from tailrace.sim.cluster import Cluster

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tailrace.core.messages import Failed
+from tailrace.core.protocol.messages import Failed
 from tailrace.errors import ProtocolError, TailraceError
 from tailrace.runtime.auth import dial
 from tailrace.runtime.control import Bootstrap, ControlLine

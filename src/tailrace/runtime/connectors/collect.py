@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import CommittingWriter, Entry, SinkContext
-from tailrace.core.driverrows import DriverRows, Place
+from tailrace.core.protocol.driver_rows import DriverRows, Place
 from tailrace.errors import OptionError
 
 _COMMIT_EVERY_NS = 20 * MILLISECOND_NS  # short enough to look immediate in a notebook

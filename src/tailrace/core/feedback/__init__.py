@@ -1,0 +1,1 @@
+"""Load-aware edges at work: feedback senders, feedback receivers, and what feedback may cost."""

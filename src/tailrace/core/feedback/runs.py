@@ -1,0 +1,65 @@
+"""What the halves of a task are told of, in as few pieces as can be: tuples that came, and tuples that were run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tailrace.core.routing.router import NOTE, UNTRACKED, Note, Origin
+from tailrace.policy.groupings.feedback import Message
+
+Came = tuple[Origin | None, int, Sequence[Message | None] | None]
+"""Tuples that have come: whose, how many, and what is attached to them. Nobody's: they came on another kind of edge."""
+
+Arrival = tuple[int, Sequence[Any], int]
+"""When it was, what came (each a ``Came`` or a note), and how long it took to look at that."""
+
+Run = tuple[Origin | None, Sequence[Any], Sequence[Message | None] | None, Sequence[int] | None]
+"""Tuples that were run one after the other: whose, which, what is attached to them, and how long each took.
+No durations: they were thrown away."""
+
+
+def came(items: Iterable[Any]) -> list[Came | Note]:
+    """The same in fewer: tuples of one sender that came without a break are one, where nothing is attached."""
+    found: list[Came | Note] = []
+    last: Origin | None = None  # of the tuples counted and not yet in there
+    tuples = 0
+    for item in items:
+        if len(item) > UNTRACKED and item[7] is None:
+            if item[6] is not last:
+                if last is not None:
+                    found.append((last, tuples, None))
+                last, tuples = item[6], 0
+            tuples += len(item[5])
+            continue
+        if last is not None:
+            found.append((last, tuples, None))
+            last = None
+        if len(item) == NOTE:
+            found.append(item)
+        elif len(item) == UNTRACKED:
+            found.append((None, len(item[5]), None))
+        else:
+            found.append((item[6], len(item[5]), item[7]))
+    if last is not None:
+        found.append((last, tuples, None))
+    return found
+
+
+def joined(runs: Sequence[Run]) -> list[Run]:
+    """The same in fewer: what was run for one sender is one, where nothing is attached and nothing else between."""
+    found: list[Run] = []
+    going_on: dict[Origin, tuple[list[Any], list[int]]] = {}
+    for run in runs:
+        origin, some, said, took_ns = run
+        if origin is None or said is not None or took_ns is None:
+            going_on.clear()
+            found.append(run)
+        elif origin in going_on:
+            values, durations_ns = going_on[origin]
+            values += some
+            durations_ns += took_ns
+        else:
+            values, durations_ns = going_on[origin] = [*some], [*took_ns]
+            found.append((origin, values, None, durations_ns))
+    return found

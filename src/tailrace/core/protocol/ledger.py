@@ -1,0 +1,336 @@
+"""The ledger knows which roots are pending, and is the only one that decides that a root is done.
+
+It lives with the source task that owns the roots. Every emission of a root, the first as well as each replay, is an
+incarnation with registers of its own: one for *complete*, one for *durable*. A register starts as the exclusive or
+of the ack ids that the emission sent out; every task that processes a bundle returns the id it received exclusive-or
+the ids it sent; so the register is zero when, and only when, everything was processed. Ack ids are random for every
+bundle and incarnation. Lineages must never be used for this: two incarnations would cancel each other out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tailrace.core.protocol.acks import HEDGE, Fold
+from tailrace.metrics.histogram import Histogram
+from tailrace.policy.hedging.api import MOST_HEDGES
+
+
+class Root:
+    """One root that is not yet below the prefix."""
+
+    __slots__ = (
+        "complete_ns",
+        "due_ns",
+        "durable",
+        "emissions",
+        "emitted_ns",
+        "hedges",
+        "offset",
+        "split",
+        "timeouts",
+        "value",
+    )
+
+    def __init__(self, split: int, offset: int, value: Any, due_ns: int) -> None:
+        self.split = split
+        self.offset = offset
+        self.value = value
+        self.due_ns = due_ns
+        self.emitted_ns = 0  # of the newest incarnation, hedges aside
+        self.complete_ns = 0  # 0 until complete
+        self.durable = False
+        self.hedges = 0
+        self.timeouts = 0  # how often the backstop has struck
+        self.emissions: list[int] = []  # emission numbers, one an incarnation
+
+
+class _Registers:
+    __slots__ = ("complete", "durable", "last_ns", "root")
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+        self.complete = 0
+        self.durable = 0
+        self.last_ns = 0  # of the acks that came, the time of the latest: they come in any order
+
+
+@dataclass(frozen=True)
+class LedgerLimits:
+    """How far a ledger may go."""
+
+    max_pending: int  # bounds the span from the committed prefix to the newest emission
+    recovery_timeout_ns: int  # the backstop, for a loss that nobody noticed
+
+
+SLOW_FACTOR = 3
+"""The backstop waits at least this many times the longest recent latency: a long queue is not a loss."""
+
+
+MOST_DOUBLINGS = 6
+"""How often the backstop doubles its patience."""
+
+
+class Ledger:
+    """Roots of the splits that one source task reads."""
+
+    def __init__(self, starts: dict[int, int], limits: LedgerLimits, rng: Random) -> None:
+        self._limits = limits
+        self._next_emission = rng.randrange(HEDGE)  # random, so that acks meant for a dead ledger match nothing here
+        self._live: dict[int, _Registers] = {}
+        self._spans: dict[int, deque[Root]] = {split: deque() for split in starts}
+        self._prefix: dict[int, int] = dict(starts)
+        self._committed: dict[int, int] = dict(starts)
+        self._below: dict[int, Any] = {}  # the newest value below each prefix, for the check of repeatability
+        self._pending = 0  # roots above the prefixes
+        self._span = 0  # roots above the committed prefixes
+        self.not_durable = 0  # roots that are not, above the prefixes
+        self._uncommitted: dict[int, deque[int]] = {split: deque() for split in starts}  # offsets below, not committed
+        self._slowest_ns = 0
+        self._strikes = 0  # of the backstop, since nothing was late
+        self.complete_latency = Histogram()
+        self.durable_latency = Histogram()
+        self.reemitted = 0
+        self.watch: Callable[[Root, int], None] | None = None  # called with what completes, and which emission did it
+        self.on_complete: Callable[[Root, int], None] | None = None  # called with what completes, and when
+
+    # -- emitting
+
+    @property
+    def room(self) -> int:
+        """How many more roots may be emitted now."""
+        return self._limits.max_pending - self.span
+
+    @property
+    def span(self) -> int:
+        """Roots from the committed prefix to the newest emission.
+
+        Not from the prefix that the ledger itself has reached: a ledger that is cut off from the coordinator must stop
+        where its successor, who starts from what was committed, will get to.
+        """
+        return self._span
+
+    @property
+    def pending(self) -> int:
+        """Roots from the prefix to the newest emission."""
+        return self._pending
+
+    def admit(self, split: int, offset: int, value: Any, due_ns: int) -> Root:
+        """Take a root that the source has just read. Its first emission follows."""
+        root = Root(split, offset, value, due_ns)
+        self._spans[split].append(root)
+        self._pending += 1
+        self._span += 1
+        self.not_durable += 1
+        return root
+
+    def emit(self, root: Root, now_ns: int) -> int:
+        """A new incarnation of a root. Returns its emission number; ``arm`` must follow."""
+        emission = self._next_emission
+        self._next_emission = (emission + 1) % HEDGE
+        self._live[emission] = _Registers(root)
+        if root.emissions:
+            self.reemitted += 1
+        root.emissions.append(emission)
+        root.emitted_ns = now_ns
+        return emission
+
+    def hedge(self, root: Root) -> int:
+        """Another incarnation, which races the newest ones. Returns its emission number; ``arm`` must follow.
+
+        For all that recovery has to decide it does not exist.
+        """
+        assert root.hedges < MOST_HEDGES, f"a root is hedged too often: split={root.split} offset={root.offset}"
+        emission = root.emissions[-1] + HEDGE
+        self._live[emission] = _Registers(root)
+        root.hedges += 1
+        root.emissions.append(emission)
+        return emission
+
+    def arm(self, emission: int, ids: int, now_ns: int) -> None:
+        """The emission has sent out bundles with these ack ids, exclusive-ored."""
+        registers = self._live.get(emission)
+        if registers is not None:
+            registers.complete ^= ids
+            registers.durable ^= ids
+            if now_ns > registers.last_ns:
+                registers.last_ns = now_ns
+            if not (registers.complete and registers.durable):
+                self._finish(registers)
+
+    # -- acknowledging
+
+    def apply_both(self, fold: Fold, now_ns: int) -> None:
+        """``now_ns``: when what these acks tell of was done."""
+        live = self._live
+        for emission, ids in fold.items():
+            registers = live.get(emission)
+            if registers is not None:
+                registers.complete = complete = registers.complete ^ ids
+                registers.durable = durable = registers.durable ^ ids
+                if now_ns > registers.last_ns:
+                    registers.last_ns = now_ns
+                if not (complete and durable):
+                    self._finish(registers)
+
+    def apply_complete(self, fold: Fold, now_ns: int) -> None:
+        for emission, ids in fold.items():
+            registers = self._live.get(emission)
+            if registers is not None:
+                registers.last_ns = max(registers.last_ns, now_ns)
+                registers.complete ^= ids
+                if not registers.complete:
+                    self._complete(registers.root, registers.last_ns)
+
+    def apply_durable(self, fold: Fold, now_ns: int) -> None:
+        for emission, ids in fold.items():
+            registers = self._live.get(emission)
+            if registers is not None:
+                registers.last_ns = max(registers.last_ns, now_ns)
+                registers.durable ^= ids
+                if not registers.durable:
+                    self._durable(registers.root, registers.last_ns)
+
+    def _finish(self, registers: _Registers) -> None:
+        if not registers.complete:
+            self._complete(registers.root, registers.last_ns)
+        if not registers.durable:
+            self._durable(registers.root, registers.last_ns)
+
+    def _complete(self, root: Root, now_ns: int) -> None:
+        if not root.complete_ns:
+            root.complete_ns = now_ns
+            if self.watch is not None:
+                self.watch(root, self.completed_by(root))
+            if self.on_complete is not None:
+                self.on_complete(root, now_ns)
+            latency_ns = max(0, now_ns - root.due_ns)
+            self.complete_latency.record(latency_ns)
+            if len(root.emissions) - root.hedges == 1:  # a loss says nothing of how long work takes
+                self._slowest_ns = max(latency_ns, self._slowest_ns - (self._slowest_ns >> 10))
+
+    def completed_by(self, root: Root) -> int:
+        """The incarnation of which everything was processed."""
+        live = self._live
+        return next(one for one in root.emissions if not (live[one].complete and live[one].durable))
+
+    def _durable(self, root: Root, now_ns: int) -> None:
+        if root.durable:
+            return
+        self._complete(root, now_ns)  # a fold may bring the durable mark before the complete one
+        root.durable = True
+        self.not_durable -= 1
+        self.durable_latency.record(max(0, now_ns - root.due_ns))
+        for emission in root.emissions:
+            del self._live[emission]
+        self._advance(root.split)
+
+    def _advance(self, split: int) -> None:
+        """Move the prefix over the longest run of durable roots."""
+        span = self._spans[split]
+        while span and span[0].durable:
+            root = span.popleft()
+            self._pending -= 1
+            self._uncommitted[split].append(root.offset)
+            self._prefix[split] = root.offset + 1
+            self._below[split] = root.value
+
+    # -- committing
+
+    def uncommitted(self) -> dict[int, tuple[int, Any]]:
+        """Prefixes that moved since the last commit, each with the value just below it."""
+        return {
+            split: (offset, self._below[split])
+            for split, offset in self._prefix.items()
+            if offset > self._committed[split]
+        }
+
+    @property
+    def moved(self) -> bool:
+        """Whether some prefix is ahead of what was committed."""
+        return self._prefix != self._committed
+
+    def committed(self, split: int, offset: int) -> None:
+        """The coordinator has put this prefix where a restart will find it."""
+        if split in self._committed and offset > self._committed[split]:
+            self._committed[split] = offset
+            waiting = self._uncommitted[split]
+            while waiting and waiting[0] < offset:
+                waiting.popleft()
+                self._span -= 1
+
+    def reach(self) -> dict[int, int]:
+        """The offset behind the newest root of every split."""
+        return {split: span[-1].offset + 1 if span else self._prefix[split] for split, span in self._spans.items()}
+
+    def has_committed(self, offsets: dict[int, int]) -> bool:
+        return all(self._committed[split] >= offset for split, offset in offsets.items())
+
+    def quiet(self) -> list[int]:
+        """Splits of which nothing is pending, and all is committed."""
+        return [split for split, span in self._spans.items() if not span and not self._uncommitted[split]]
+
+    @property
+    def settled(self) -> bool:
+        """Nothing pending, and all of it committed."""
+        return not self._pending and self._prefix == self._committed
+
+    @property
+    def waits_for_commit(self) -> bool:
+        """The oldest root of some split has been processed, but no sink has committed it yet."""
+        return any(span and span[0].complete_ns for span in self._spans.values())
+
+    # -- recovering
+
+    def unfinished(self) -> list[Root]:
+        """Every root that is not durable, in the order of emission: what recovery re-emits."""
+        return [root for span in self._spans.values() for root in span if not root.durable]
+
+    def overdue(self, now_ns: int) -> list[Root]:
+        """Roots that wait so long that something must have been lost unnoticed.
+
+        It doubles its patience with each root each time, and with all of them as long as some are late: where a task
+        does not return from a call nothing was lost, and what is emitted again only adds to what waits for it.
+        """
+        patience_ns = max(self._limits.recovery_timeout_ns, SLOW_FACTOR * self._slowest_ns)
+        late = [root for root in self.unfinished() if now_ns - root.emitted_ns > patience_ns]
+        if not late:
+            self._strikes = 0
+        found = [
+            root
+            for root in late
+            if now_ns - root.emitted_ns > patience_ns << min(max(root.timeouts, self._strikes), MOST_DOUBLINGS)
+        ]
+        for root in found:
+            root.timeouts += 1
+        self._strikes += bool(found)
+        return found
+
+    def validate(self) -> None:
+        """Raise AssertionError if the ledger contradicts itself."""
+        roots = [root for span in self._spans.values() for root in span]
+        assert self._span == self._pending + sum(map(len, self._uncommitted.values()))
+        unfinished = sum(bool(root.complete_ns) and not root.durable for root in roots)
+        assert self.complete_latency.count == self.durable_latency.count + unfinished, "a root is complete twice"
+        assert self._pending == len(roots) <= self._span, (self._pending, self._span)
+        assert self._span <= self._limits.max_pending, f"span is not bounded: {self._span} roots"
+        assert all(self._committed[split] <= offset for split, offset in self._prefix.items())
+        assert self.not_durable == sum(not root.durable for root in roots)
+        live = {emission for root in roots if not root.durable for emission in root.emissions}
+        assert live == set(self._live), "registers and pending roots disagree"
+        for split, span in self._spans.items():
+            _assert_increasing(self._prefix[split], (root.offset for root in span))
+            assert not span or not span[0].durable, f"prefix of split {split} lags behind"
+
+    def __iter__(self) -> Iterator[Root]:
+        return (root for span in self._spans.values() for root in span)
+
+
+def _assert_increasing(low: int, offsets: Iterable[int]) -> None:
+    for offset in offsets:
+        assert offset >= low, f"offset {offset} is below {low}"
+        low = offset + 1

@@ -1,0 +1,1 @@
+"""Outgoing queues, their order, and the uplink that they share."""

@@ -1,0 +1,314 @@
+"""A task receives bundles, runs them through its stages, and leaves what follows in its lanes and ack folds.
+
+It is pure: the runtime brings it bundles and empties its lanes and folds, and decides when it runs. A task object
+stands for a whole unit, that is a leading operator's task together with the tasks fused to it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from tailrace.clock import Clock
+from tailrace.core.feedback.budget import Allowance
+from tailrace.core.feedback.receiver import ReceivingHalves
+from tailrace.core.feedback.sender import FeedbackOut
+from tailrace.core.hedging.cancelled import Cancelled
+from tailrace.core.plan.plan import Plan
+from tailrace.core.protocol.acks import HEDGE, AckFold
+from tailrace.core.protocol.messages import Committed, Flush, Members, Techniques, ToWorker
+from tailrace.core.queues.shared import SharedQueue, Tap
+from tailrace.core.routing.router import NOTE, UNTRACKED, Bundle, Lane, Note, Origin, SidesOut
+from tailrace.core.tasks.stages import CommitSinkStage, Stage, Wiring
+from tailrace.errors import TailraceError
+from tailrace.metrics.counters import TaskCounters
+from tailrace.policy.techniques import Tail
+
+
+class BundleQueue(Protocol):
+    """What a task takes bundles from: a deque, or its tap on a queue that others draw from too."""
+
+    def __len__(self) -> int: ...
+
+    def append(self, bundle: Any, /) -> None: ...
+
+    def extend(self, bundles: Iterable[Any], /) -> None: ...
+
+    def popleft(self) -> Any: ...
+
+
+class Task:
+    """What all tasks have in common: an input queue, lanes, ack folds, and the sinks that are fused in."""
+
+    def __init__(self, plan: Plan, number: int, clock: Clock) -> None:
+        self.plan = plan
+        self.number = number
+        self.new_queue: Callable[[], BundleQueue] = deque  # makes one of its own
+        self.queue: BundleQueue = self.new_queue()
+        self.tap: Tap | None = None  # its queue, if others draw from that too
+        self.told: set[Task] = set()  # tasks whose halves have heard of calls here; whoever wakes them empties it
+        self.lanes: list[Lane] = []
+        self.acks: dict[int, AckFold] = {owner: AckFold() for owner in plan.owners}
+        self.wirings: list[Wiring] = []  # of the leader first, then of what is fused to it
+        self.sinks: list[CommitSinkStage] = []
+        self.lines: dict[int, FeedbackOut] = {}  # by edge index: the load-aware edges that leave here
+        self.receiving: ReceivingHalves | None = None  # of those that lead here
+        self.allowance = Allowance()  # for feedback; this and the next are shared by all tasks of the worker
+        self.cancelled = Cancelled()
+        self.cancels: list[int] = []  # emissions that this task wants cancelled everywhere; whoever tells empties it
+        self.clock = clock
+        self._owners = plan.owners
+
+    @property
+    def label(self) -> str:
+        return self.plan.label(self.number)
+
+    def receive(self, bundles: Sequence[Any]) -> None:
+        """Bundles have come, on load-aware edges tracked ones and notes in between. From any thread."""
+        queue = self.queue
+        if self.receiving is None:
+            queue.extend(bundles)
+        else:
+            mixed = NOTE in map(len, bundles)
+            self.receiving.arrived(bundles, mixed)  # first, so that nothing is run that halves will not hear of
+            queue.extend([item for item in bundles if len(item) != NOTE] if mixed else bundles)
+        if queue is not self.queue:
+            self._follow(queue)
+
+    def draw_from(self, shared: SharedQueue | None) -> None:
+        """Take bundles from this queue from now on, as others do, or from one of its own. Between two calls.
+
+        Law: what is meant for this task is drawn once, also what somebody is about to put into the queue that it
+        leaves: that is emptied once more when it has been left, and who has put something in looks whether it has.
+        """
+        left = self.queue
+        if self.tap is not None:
+            self.tap.leave()
+        self.tap = None if shared is None else shared.tap(self)
+        queue = self.new_queue() if self.tap is None else self.tap
+        queue.extend(_taken_from(left))
+        self.queue = queue
+        self._follow(left)
+
+    def _follow(self, left: BundleQueue) -> None:
+        """Bring along what is in a queue that has been left. From any thread."""
+        while left is not self.queue:
+            bundles = _taken_from(left)
+            if not bundles:
+                return
+            left = self.queue  # which may be left in its turn, meanwhile
+            left.extend(bundles)
+
+    def hear(self, notes: Sequence[Note], said_ns: int | None = None) -> None:
+        """Tasks that this one sends to have said something, at that time if it is known."""
+        for edge, task, version, message in notes:
+            self.lines[edge].hear(task, version, message, said_ns)
+
+    @property
+    def holds(self) -> bool:
+        """Whether tuples wait here for some task to have room."""
+        return any(line.line for line in self.lines.values())
+
+    @property
+    def line_full(self) -> bool:
+        """Whether so many tuples wait for some task to have room that no more may be made."""
+        return any(line.full for line in self.lines.values())
+
+    @property
+    def runnable(self) -> bool:
+        return bool(self.queue)
+
+    def run(self, budget_ns: int) -> None:
+        """Work for about this long, or until there is nothing to do."""
+        raise NotImplementedError
+
+    @property
+    def counters(self) -> list[TaskCounters]:
+        return [wiring.counters for wiring in self.wirings]
+
+    def spent_on_feedback(self, began_ns: int) -> None:
+        """From then until now."""
+        spent_ns = self.clock() - began_ns
+        self.wirings[0].counters.feedback_ns += spent_ns
+        self.allowance.spend(spent_ns, began_ns)
+
+    def settle(self) -> None:
+        """Bring the counters up to date."""
+        for wiring in self.wirings:
+            wiring.settle()
+
+    def show(self) -> None:
+        """Bring the gauges up to date."""
+        counters = self.wirings[0].counters
+        counters.edges = tuple(line.state() for line in self.lines.values())
+        counters.held = sum(edge.held for edge in counters.edges)
+
+    def handle(self, message: ToWorker) -> None:
+        """The coordinator said something."""
+        match message:
+            case Committed():
+                for sink in self.sinks:
+                    for split, offset in message.offsets.items():
+                        sink.log.advance(split, offset)
+            case Flush():
+                for sink in self.sinks:
+                    sink.commit()
+            case Members():
+                self._bind_halves(message.version)
+            case Techniques():
+                self.take_sides(message.tail)
+
+    def take_sides(self, tail: Tail) -> None:
+        """Send hedges to other tasks than what they race, from now on, if there are any."""
+        for wiring in self.wirings:
+            for out in wiring.outs:
+                if isinstance(out, SidesOut):
+                    out.take_sides(tail.replay is not None and tail.replay.cancels)
+
+    def _bind_halves(self, version: int) -> None:
+        for line in self.lines.values():
+            line.bind(version)
+        if self.receiving is not None:
+            self.receiving.bind(version)
+
+    def unsendable(self, edge: int, bundle: Bundle, position: int, cause: Exception) -> None:
+        """A tuple of a bundle cannot leave this task. What becomes of it is up to the operator that emitted it."""
+        upstream, downstream = (self.plan.operators[end].name for end in self.plan.edges[edge].ends)
+        wiring = next(wiring for wiring in self.wirings if wiring.operator == upstream)
+        emission, split, offset, _, lineages, values = bundle[:6]
+        error = TailraceError(
+            f"a tuple cannot be sent: from={upstream} to={downstream} cause={type(cause).__name__}: {cause}"
+        )
+        lineage = None if lineages is None else lineages[position]
+        self.acknowledge(emission, split, wiring.failed(emission, split, offset, values[position], lineage, error))
+
+    def acknowledge(self, emission: int, split: int, ids: int) -> None:
+        both = self.acks[self._owners[split]].both
+        both[emission] = both.get(emission, 0) ^ ids
+
+    def throw_away(self, bundle: Sequence[Any]) -> None:
+        """A bundle of a cancelled emission is not run. Nobody waits for its ack."""
+        counters = self.wirings[0].counters
+        if bundle[0] >= HEDGE:
+            counters.unrun_hedges += len(bundle[5])
+        else:
+            counters.unrun += len(bundle[5])
+        receiving = self._halves_to_tell()
+        if receiving is not None:
+            receiving.dropped_all(bundle)
+
+    def _halves_to_tell(self) -> ReceivingHalves | None:
+        """Those that are to hear of what was taken last: of the task that its sender chose, whoever took it."""
+        if self.receiving is None or self.tap is None:
+            return self.receiving
+        self.told.add(self.tap.chosen)
+        return self.tap.chosen.receiving
+
+
+def _taken_from(queue: BundleQueue) -> list[Any]:
+    """All that is in a queue for the task that has left it."""
+    if isinstance(queue, Tap):
+        return queue.take_back()
+    bundles: list[Any] = []
+    while queue:
+        try:
+            bundles.append(queue.popleft())
+        except IndexError:
+            break  # another thread was faster
+    return bundles
+
+
+class PlainTask(Task):
+    """A task whose leader takes tuples one by one."""
+
+    stage: Stage
+
+    def run(self, budget_ns: int) -> None:
+        if self.tap is not None:
+            self._run_drawn(self.tap, budget_ns)
+            return
+        queue, run, acks, owners, clock = self.queue, self.stage.run, self.acks, self._owners, self.clock
+        cancelled = self.cancelled
+        end_ns = clock() + budget_ns
+        while queue:
+            emission, split, offset, ack, lineages, values = bundle = queue.popleft()
+            if cancelled and emission in cancelled:
+                self.throw_away(bundle)
+                continue
+            ids = ack ^ run(emission, split, offset, values, lineages)
+            both = acks[owners[split]].both
+            both[emission] = both.get(emission, 0) ^ ids
+            if clock() >= end_ns:
+                return
+
+    def _run_drawn(self, tap: Tap, budget_ns: int) -> None:
+        """The same where several tasks draw from one queue. Another may have drawn what was there a moment ago."""
+        durations = self.wirings[0].durations
+        run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
+        now_ns = clock()
+        end_ns = now_ns + budget_ns
+        while True:
+            try:
+                bundle = tap.popleft()
+            except IndexError:
+                return
+            emission, split, offset, ack, lineages, values = bundle[:6]
+            if cancelled and emission in cancelled:
+                self.throw_away(bundle)
+                continue
+            counted = len(durations)
+            ids = ack ^ run(emission, split, offset, values, lineages)
+            both = acks[owners[split]].both
+            both[emission] = both.get(emission, 0) ^ ids
+            began_ns, now_ns = now_ns, clock()
+            tap.took(len(values), now_ns - began_ns)
+            receiving = self._halves_to_tell()
+            if receiving is not None:
+                receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
+            if now_ns >= end_ns:
+                return
+
+
+class ObservedTask(PlainTask):
+    """The same where senders want to know how long tuples take."""
+
+    def run(self, budget_ns: int) -> None:
+        if self.tap is not None:
+            self._run_drawn(self.tap, budget_ns)
+            return
+        queue = self.queue
+        receiving, durations = self.receiving, self.wirings[0].durations
+        assert receiving is not None
+        run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
+        now_ns = clock()
+        end_ns = now_ns + budget_ns
+        going_on: Origin | None = None  # of those in the next two
+        ran: list[Any] = []
+        took_ns: list[int] = []
+        while queue:
+            bundle = queue.popleft()
+            emission, split, offset, ack, lineages, values = bundle[:6]
+            if cancelled and emission in cancelled:
+                receiving.executed_run(going_on, ran, took_ns)
+                going_on = None
+                self.throw_away(bundle)
+                continue
+            counted = len(durations)
+            ids = ack ^ run(emission, split, offset, values, lineages)
+            both = acks[owners[split]].both
+            both[emission] = both.get(emission, 0) ^ ids
+            began_ns, now_ns = now_ns, clock()
+            if len(values) > 1 or len(bundle) == UNTRACKED or bundle[7] is not None:
+                receiving.executed_run(going_on, ran, took_ns)
+                going_on = None
+                receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
+            elif bundle[6] is going_on:
+                ran += values
+                took_ns.append(now_ns - began_ns)
+            else:
+                receiving.executed_run(going_on, ran, took_ns)
+                going_on, ran, took_ns = bundle[6], [*values], [now_ns - began_ns]
+            if now_ns >= end_ns:
+                break
+        receiving.executed_run(going_on, ran, took_ns)
