@@ -51,7 +51,7 @@ from tailrace.runtime.connectors import (
     to_list,
     to_parquet,
 )
-from tailrace.runtime.opening import Context
+from tailrace.runtime.worker.opening import Context
 from tailrace.topology import (
     DeadLetter,
     ErrorAction,

@@ -6,11 +6,11 @@ import logging
 import os
 from typing import Any, Unpack
 
-from tailrace.runtime.coordinator import LOOPBACK
-from tailrace.runtime.host import SubprocessHost
-from tailrace.runtime.needs import check_workers, free_bytes, process_limit
+from tailrace.runtime.driver.host import SubprocessHost
+from tailrace.runtime.driver.run import HostedRun
+from tailrace.runtime.driver.server import LOOPBACK
 from tailrace.runtime.options import RunSettings
-from tailrace.runtime.run import HostedRun
+from tailrace.runtime.resource_needs import check_workers, free_bytes, process_limit
 from tailrace.topology import RunOptions, Topology
 
 

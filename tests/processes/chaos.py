@@ -29,10 +29,10 @@ from typing import Any
 from kit import assert_same_rows, homes, read_jsonl, read_parquet
 
 import tailrace as tr
-from tailrace.runtime.coordinator import LOOPBACK, Place
-from tailrace.runtime.host import SubprocessHost
+from tailrace.runtime.driver.host import SubprocessHost
+from tailrace.runtime.driver.run import HostedRun
+from tailrace.runtime.driver.server import LOOPBACK, Place
 from tailrace.runtime.options import RunSettings
-from tailrace.runtime.run import HostedRun
 from tailrace.testing.namespaces import Namespaces, why_no_namespaces
 
 WORKERS = 4

@@ -17,8 +17,8 @@ from kit import assert_prefixes, homes, received, restarts, running, same, stop
 
 import tailrace as tr
 from tailrace.errors import AuthenticationError, ProtocolError
-from tailrace.runtime.auth import CHALLENGE, DIGEST, GREETING, MAGIC, _prove_as_dialer, dial
-from tailrace.runtime.wire import ACKS, BUNDLES, HEADER, MESSAGE, frame
+from tailrace.runtime.links.auth import CHALLENGE, DIGEST, GREETING, MAGIC, _prove_as_dialer, dial
+from tailrace.runtime.links.frames import ACKS, BUNDLES, HEADER, MESSAGE, frame
 from tailrace.testing.processes import listening_ports, wait_until
 
 WORKERS = 2

@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from tailrace.core.plan.node_groups import Circle
-from tailrace.runtime.channels import offer_ring, take_ring
-from tailrace.runtime.nodequeue import NodeQueue
-from tailrace.runtime.wire import encode
+from tailrace.runtime.links.channels import offer_ring, take_ring
+from tailrace.runtime.links.frames import encode
+from tailrace.runtime.shared_queues.node_queue import NodeQueue
 from tailrace.testing.processes import wait_until
 
 RECORDS = 8_000
@@ -22,9 +22,9 @@ END = -1
 DRAWS = """
 import os, select, sys
 from tailrace.core.plan.node_groups import Circle
-from tailrace.runtime.channels import take_ring
-from tailrace.runtime.nodequeue import NodeQueue
-from tailrace.runtime.wire import decode_bundles
+from tailrace.runtime.links.channels import take_ring
+from tailrace.runtime.shared_queues.node_queue import NodeQueue
+from tailrace.runtime.links.frames import decode_bundles
 
 queue = NodeQueue(take_ring(sys.argv[1], sys.argv[2], "queue"), Circle(0, ((0, 1),)))
 queue.decode = decode_bundles

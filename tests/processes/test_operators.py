@@ -27,7 +27,7 @@ from kit import (
 )
 
 import tailrace as tr
-from tailrace.runtime.taskhost import TaskHost
+from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.testing.processes import wait_until
 
 

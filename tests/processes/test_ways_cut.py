@@ -8,10 +8,10 @@ import pytest
 from kit import assert_same_rows, finish, received, restarts, same
 
 import tailrace as tr
-from tailrace.runtime.coordinator import Place
-from tailrace.runtime.host import SubprocessHost
+from tailrace.runtime.driver.host import SubprocessHost
+from tailrace.runtime.driver.run import HostedRun
+from tailrace.runtime.driver.server import Place
 from tailrace.runtime.options import RunSettings
-from tailrace.runtime.run import HostedRun
 from tailrace.testing.namespaces import Namespaces, why_no_namespaces
 from tailrace.testing.processes import wait_until
 

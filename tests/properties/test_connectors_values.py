@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tailrace.connector import Entry, SinkContext, SplitStart
 from tailrace.errors import NotRepeatable, TailraceError
 from tailrace.runtime.connectors import at_rate, from_iterable, from_lines, to_jsonl
+from tailrace.runtime.connectors.commits.manifest import Manifest, decode, encode
 from tailrace.runtime.connectors.fingerprint import fingerprint, matches
-from tailrace.runtime.connectors.manifest import Manifest, decode, encode
 from tailrace.testing.connectors import check_source
 
 plain: Any = st.recursive(

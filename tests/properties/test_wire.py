@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.errors import AuthenticationError, ProtocolError
-from tailrace.runtime import auth
-from tailrace.runtime.wire import HEADER, MAX_FRAME, FrameReader, decode_folds, encode_folds, frame
+from tailrace.runtime.links import auth
+from tailrace.runtime.links.frames import HEADER, MAX_FRAME, FrameReader, decode_folds, encode_folds, frame
 
 frames = st.lists(
     st.tuples(st.integers(0, 255), st.integers(0, 2**64 - 1), st.binary(max_size=300)), min_size=1, max_size=8

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import tailrace as tr
-from tailrace.runtime.control import Bootstrap
-from tailrace.runtime.coordinator import LOOPBACK, Place
+from tailrace.runtime.driver.server import LOOPBACK, Place
+from tailrace.runtime.links.control import Bootstrap
 from tailrace.spark.doctor import Diagnosis, Examined, Expected, check_java, examine, judge
 from tailrace.spark.host import hopeless_cause
 from tailrace.spark.probes import Executor, Probed

@@ -7,9 +7,9 @@ from typing import Any
 
 from tailrace.core.protocol.messages import Member
 from tailrace.core.protocol.sightings import Sightings
-from tailrace.runtime.channels import Channel
-from tailrace.runtime.links import OutLink
-from tailrace.runtime.runner import Runner
+from tailrace.runtime.execution.runner import Runner
+from tailrace.runtime.links.channels import Channel
+from tailrace.runtime.links.link import OutLink
 
 
 class NobodyHere:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tailrace.runtime import acceptor as module
-from tailrace.runtime.acceptor import Acceptor, Serve
+from tailrace.runtime.links import acceptor as module
+from tailrace.runtime.links.acceptor import Acceptor, Serve
 from tailrace.testing.processes import wait_until
 
 

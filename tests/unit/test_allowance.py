@@ -19,7 +19,7 @@ from tailrace.core.protocol.messages import Position
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, power_of_two, pull
 from tailrace.runtime.connectors import from_iterable, to_call
-from tailrace.runtime.taskhost import TaskHost
+from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.testing.clock import ManualClock
 from tailrace.testing.processes import wait_until
 from tailrace.topology import Kind, Topology

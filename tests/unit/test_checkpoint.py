@@ -12,8 +12,9 @@ import pytest
 from tailrace.core.plan.plan import Plan, make_plan
 from tailrace.core.protocol.messages import Position
 from tailrace.errors import OptionError
-from tailrace.runtime.checkpoint import Checkpoint
-from tailrace.runtime.connectors import disk, from_iterable, from_lines, to_list
+from tailrace.runtime.connectors import from_iterable, from_lines, to_list
+from tailrace.runtime.connectors.commits import disk
+from tailrace.runtime.driver.checkpoint import Checkpoint
 from tailrace.topology import Topology
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tailrace.connector import Entry, SinkContext
 from tailrace.runtime.connectors import to_parquet
-from tailrace.runtime.connectors.agreement import Agreement
+from tailrace.runtime.connectors.schemas.agreement import Agreement
 
 
 def open_writer(path: Path, task: int = 0, epoch: int = 1, job_id: str = "0123456789abcdef") -> Any:

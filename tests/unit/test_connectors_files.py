@@ -18,9 +18,10 @@ import pytest
 
 from tailrace.connector import Entry, SinkContext
 from tailrace.errors import Fenced, OptionError, TailraceError
-from tailrace.runtime.connectors import files, mounts, to_jsonl, to_parquet
-from tailrace.runtime.connectors.mounts import mount_with_cached_names
-from tailrace.runtime.connectors.staging import Staging
+from tailrace.runtime.connectors import to_jsonl, to_parquet
+from tailrace.runtime.connectors.commits import files, mounts
+from tailrace.runtime.connectors.commits.mounts import mount_with_cached_names
+from tailrace.runtime.connectors.commits.staging import Staging
 
 JOB = "0123456789abcdef"
 

@@ -17,7 +17,7 @@ import pytest
 from tailrace.connector import Entry, SinkContext
 from tailrace.errors import OptionError, TailraceError
 from tailrace.runtime.connectors import to_parquet
-from tailrace.runtime.connectors.ddl import parse_ddl
+from tailrace.runtime.connectors.schemas.ddl import parse_ddl
 
 
 def open_writer(path: Path, **options: Any) -> Any:

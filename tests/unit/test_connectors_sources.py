@@ -16,8 +16,8 @@ import pytest
 from tailrace.connector import Record, SplitStart
 from tailrace.errors import NotRepeatable, OptionError, TailraceError
 from tailrace.runtime.connectors import at_rate, from_iterable, from_lines
-from tailrace.runtime.connectors.ahead import LATER_NS, MOST
 from tailrace.runtime.connectors.fingerprint import LIMIT, describe, fingerprint, matches
+from tailrace.runtime.connectors.read_ahead import LATER_NS, MOST
 from tailrace.testing.processes import wait_until
 
 

@@ -11,10 +11,10 @@ from unittest.mock import patch
 import pytest
 
 from tailrace.errors import ProtocolError
-from tailrace.runtime import wire
-from tailrace.runtime.control import Bootstrap, ControlLine
-from tailrace.runtime.seal import seals_of
-from tailrace.runtime.wire import ACKS, HEADER, MESSAGE, frame
+from tailrace.runtime.links import frames
+from tailrace.runtime.links.control import Bootstrap, ControlLine
+from tailrace.runtime.links.frames import ACKS, HEADER, MESSAGE, frame
+from tailrace.runtime.links.seals import seals_of
 
 OURS, THEIRS = (seals_of(b"secret", (b"one", b"other"), dialed) for dialed in (False, True))
 
@@ -48,7 +48,7 @@ def test_what_one_end_sends_the_other_receives(ends: tuple[socket.socket, Contro
 def test_a_message_that_is_too_large_is_the_only_one_that_is_not_sent(ends: tuple[socket.socket, ControlLine]) -> None:
     peer, line = ends
     line.send("one")
-    with patch.object(wire, "MAX_FRAME", 1000), pytest.raises(ProtocolError, match="frame too large: bytes=2") as why:
+    with patch.object(frames, "MAX_FRAME", 1000), pytest.raises(ProtocolError, match="frame too large: bytes=2") as why:
         line.send(bytes(2000))
     assert "limit=1000" in str(why.value)
     line.send("two")

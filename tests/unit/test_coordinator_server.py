@@ -11,11 +11,11 @@ import pytest
 from tailrace.clock import SECOND_NS
 from tailrace.core.plan.plan import make_plan
 from tailrace.core.protocol.messages import Abandon, Alive, Command, Ready, Registered
-from tailrace.runtime import coordinator as module
-from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.connectors import from_iterable, to_list
-from tailrace.runtime.control import A_COPY
-from tailrace.runtime.coordinator import LOOPBACK, CoordinatorServer
+from tailrace.runtime.driver import server as module
+from tailrace.runtime.driver.checkpoint import Checkpoint
+from tailrace.runtime.driver.server import LOOPBACK, CoordinatorServer
+from tailrace.runtime.links.control import A_COPY
 from tailrace.runtime.options import RunSettings
 from tailrace.topology import Topology
 

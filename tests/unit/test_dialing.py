@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tailrace.core.protocol.messages import Member
-from tailrace.runtime import dialing
-from tailrace.runtime.auth import Contact, seals_of, tune
-from tailrace.runtime.channels import Channel
-from tailrace.runtime.dialing import Dialer
-from tailrace.runtime.links import OutLink
-from tailrace.runtime.linkwatch import LinkWatch, Progress, progress_of
+from tailrace.runtime.links import dialer
+from tailrace.runtime.links.auth import Contact, seals_of, tune
+from tailrace.runtime.links.channels import Channel
+from tailrace.runtime.links.dialer import Dialer
+from tailrace.runtime.links.link import OutLink
+from tailrace.runtime.links.link_watch import LinkWatch, Progress, progress_of
 from tailrace.testing.processes import wait_until
 
 THERE = Member(4, ("10.9.8.7", 4711))
@@ -39,8 +39,8 @@ class Network:
 class Desk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.network = Network()
-        monkeypatch.setattr(dialing, "dial", self.network.dial)
-        monkeypatch.setattr(dialing, "keep_alive", lambda connection, timeout_s: None)
+        monkeypatch.setattr(dialer, "dial", self.network.dial)
+        monkeypatch.setattr(dialer, "keep_alive", lambda connection, timeout_s: None)
         self.said: list[tuple[int, str]] = []
         self.made: dict[int, Channel | None] = {}
         self.dialer = Dialer(0, 1, "here", b"secret", lambda why: None, lambda *what: self.said.append(what))
@@ -54,7 +54,7 @@ class Desk:
 
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.setattr(dialing, "SAY_AFTER_S", 0.0)
+    monkeypatch.setattr(dialer, "SAY_AFTER_S", 0.0)
     desk = Desk(monkeypatch)
     yield desk
     desk.dialer.close()
@@ -138,12 +138,14 @@ def test_a_receiver_that_has_no_room_is_not_cut_off() -> None:
 
 
 def test_all_links_with_a_worker_are_ended_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tailrace.runtime import linkwatch
+    from tailrace.runtime.links import link_watch
 
     ends = [Tcp() for _ in range(4)]
     stands = {ends[0].near.fileno()}
     still = Progress(5, 0, 1, 9000)
-    monkeypatch.setattr(linkwatch, "progress_of", lambda one: still if one.fileno() in stands else Progress(0, 0, 0, 9))
+    monkeypatch.setattr(
+        link_watch, "progress_of", lambda one: still if one.fileno() in stands else Progress(0, 0, 0, 9)
+    )
     watch = LinkWatch()
     for worker, end in zip((1, 1, 1, 2), ends, strict=True):
         watch.add(worker, 5, end.near)

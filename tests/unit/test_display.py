@@ -12,9 +12,9 @@ from typing import TextIO
 
 import pytest
 
-from tailrace.runtime import display as module
-from tailrace.runtime.control import LogLine, Logs
-from tailrace.runtime.display import Display
+from tailrace.runtime.driver import display as module
+from tailrace.runtime.driver.display import Display
+from tailrace.runtime.links.control import LogLine, Logs
 from tailrace.testing.processes import wait_until
 
 

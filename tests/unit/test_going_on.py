@@ -15,8 +15,8 @@ from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.plan.plan import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
-from tailrace.runtime.sending import Sender
-from tailrace.runtime.taskhost import SLICE_NS, STRAIGHT_ON, TaskHost
+from tailrace.runtime.execution.sender import Sender
+from tailrace.runtime.execution.task_host import SLICE_NS, STRAIGHT_ON, TaskHost
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.topology import Kind, Topology
 

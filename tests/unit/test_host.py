@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.runtime.control import Bootstrap
-from tailrace.runtime.host import SubprocessHost
+from tailrace.runtime.driver.host import SubprocessHost
+from tailrace.runtime.links.control import Bootstrap
 
 
 class Process:

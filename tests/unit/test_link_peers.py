@@ -11,9 +11,9 @@ from neighbours import NobodyHere, Stepped
 
 from tailrace.core.protocol.link_peer import LinkPeer
 from tailrace.core.protocol.messages import Member
-from tailrace.runtime.channels import Channel
-from tailrace.runtime.links import OutLink
-from tailrace.runtime.outlinks import OutLinks
+from tailrace.runtime.links.channels import Channel
+from tailrace.runtime.links.link import OutLink
+from tailrace.runtime.links.out_links import OutLinks
 
 OLD, NEW = Member(1, ("there", 1)), Member(3, ("there", 2))
 

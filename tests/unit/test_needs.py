@@ -9,7 +9,7 @@ import pytest
 from tailrace.core.plan.plan import Plan, make_plan
 from tailrace.errors import OptionError, TailraceError
 from tailrace.policy import local
-from tailrace.runtime.needs import (
+from tailrace.runtime.resource_needs import (
     Links,
     check_workers,
     file_limit,

@@ -16,7 +16,7 @@ from tailrace.core.send_order.uplink_budget import DEPTH_NS
 from tailrace.errors import SegmentError
 from tailrace.policy.send_order.api import NEVER_NS, Waiting
 from tailrace.policy.send_order.largest_backlog import lbf
-from tailrace.runtime.linkmemory import LinkMemory
+from tailrace.runtime.send_order.shared_words import LinkMemory
 
 NOW_NS = 5 * SECOND_NS
 

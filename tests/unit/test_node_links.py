@@ -13,9 +13,9 @@ from tailrace.core.plan.plan import make_plan
 from tailrace.core.protocol.messages import Member
 from tailrace.core.send_order.uplink_budget import LinkBudget
 from tailrace.errors import ProtocolError
-from tailrace.runtime import nodelinks
-from tailrace.runtime.linkmemory import SharedLink
-from tailrace.runtime.nodelinks import NodeLinks
+from tailrace.runtime.send_order import node_uplinks
+from tailrace.runtime.send_order.node_uplinks import NodeLinks
+from tailrace.runtime.send_order.shared_words import SharedLink
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing.processes import wait_until
 from tailrace.topology import Topology
@@ -70,7 +70,7 @@ class Worker:
 
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(nodelinks, "RETRY_S", (0.001, 0.01))
+    monkeypatch.setattr(node_uplinks, "RETRY_S", (0.001, 0.01))
     everyone: dict[int, Worker] = {}
     made = [Worker(number, everyone) for number in range(3)]
     yield made

@@ -15,13 +15,13 @@ from tailrace.core.plan.plan import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Member, Position
 from tailrace.policy.techniques import Tail
-from tailrace.runtime.channels import Channel, offer_ring, take_ring
-from tailrace.runtime.links import OutLink
-from tailrace.runtime.nodequeue import NodeQueue
-from tailrace.runtime.pool import Pool
-from tailrace.runtime.runner import Runner
-from tailrace.runtime.taskhost import TaskHost
-from tailrace.runtime.wire import BUNDLES, decode_bundles, encode
+from tailrace.runtime.execution.runner import Runner
+from tailrace.runtime.execution.task_host import TaskHost
+from tailrace.runtime.links.channels import Channel, offer_ring, take_ring
+from tailrace.runtime.links.frames import BUNDLES, decode_bundles, encode
+from tailrace.runtime.links.link import OutLink
+from tailrace.runtime.shared_queues.node_queue import NodeQueue
+from tailrace.runtime.shared_queues.pool import Pool
 from tailrace.sim.shapes import SimSink, SimSource, mark
 from tailrace.testing import ManualClock
 from tailrace.topology import Kind, Topology

@@ -19,9 +19,9 @@ from tailrace.policy import least_work
 from tailrace.ring import layout
 from tailrace.ring.owner import own_id
 from tailrace.ring.segment import FOLDER
-from tailrace.runtime.channels import offer_ring, take_ring
-from tailrace.runtime.nodequeue import LOOK_AGAIN_NS, MOST, NodeQueue
-from tailrace.runtime.wire import decode_bundles, encode
+from tailrace.runtime.links.channels import offer_ring, take_ring
+from tailrace.runtime.links.frames import decode_bundles, encode
+from tailrace.runtime.shared_queues.node_queue import LOOK_AGAIN_NS, MOST, NodeQueue
 from tailrace.sim.shapes import SimSink, SimSource, mark
 from tailrace.testing.clock import ManualClock
 from tailrace.topology import Topology
@@ -136,7 +136,7 @@ def test_what_nobody_told_of_is_found_after_a_while(
 ) -> None:
     one, other = ends
     clock = ManualClock(1)
-    monkeypatch.setattr("tailrace.runtime.nodequeue.system_clock", clock)
+    monkeypatch.setattr("tailrace.runtime.shared_queues.node_queue.system_clock", clock)
     one.put(encode([bundle(1)]))
     assert one._core is not None
     assert other._core is not None and other._core.read(1), "taken and not given back, as by one who is slow"

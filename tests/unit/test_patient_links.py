@@ -20,10 +20,10 @@ from tailrace.core.protocol.messages import Barrier, Drain, Position, Recover, T
 from tailrace.core.tasks.source import SourceTask
 from tailrace.policy import adaptive_timeout
 from tailrace.policy.techniques import Tail
-from tailrace.runtime.channels import Channel, offer_ring, take_ring
-from tailrace.runtime.links import OutLink
-from tailrace.runtime.taskhost import TaskHost
-from tailrace.runtime.wire import ACKS, NOTES, encode_folds, encode_notes
+from tailrace.runtime.execution.task_host import TaskHost
+from tailrace.runtime.links.channels import Channel, offer_ring, take_ring
+from tailrace.runtime.links.frames import ACKS, NOTES, encode_folds, encode_notes
+from tailrace.runtime.links.link import OutLink
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.topology import Kind, Topology
 

@@ -9,7 +9,7 @@ FOR_EVER = "re.match(r'(a+)+$', 'a' * 60 + 'b')"  # holds the interpreter for ho
 
 
 def _python(*lines: str) -> subprocess.CompletedProcess[str]:
-    source = "\n".join(["import re, time", "from tailrace.runtime.process import *", *lines])
+    source = "\n".join(["import re, time", "from tailrace.runtime.worker.interpreter import *", *lines])
     return subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60)
 
 

@@ -20,7 +20,7 @@ from tailrace.policy.groupings.osg import Reply
 from tailrace.policy.groupings.pull.lone_sender import MAX_AHEAD, MAX_RUN, LoneReceiver, LoneSender, Ran
 from tailrace.policy.groupings.pull.receiver import Credit, InLine
 from tailrace.runtime.connectors import from_iterable, to_call
-from tailrace.runtime.wire import decode_notes, encode_notes
+from tailrace.runtime.links.frames import decode_notes, encode_notes
 from tailrace.testing.clock import ManualClock
 from tailrace.topology import Topology
 

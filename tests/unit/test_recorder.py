@@ -19,7 +19,7 @@ from tailrace.core.tasks.stages import Lineages
 from tailrace.errors import OptionError
 from tailrace.metrics.recording import file_name, read_recorded
 from tailrace.policy.hashing import stable_hash
-from tailrace.runtime.recorder import (
+from tailrace.runtime.worker.recorder import (
     Recorder,
     StampedQueue,
     _RecordedStage,

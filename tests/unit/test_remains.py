@@ -6,7 +6,7 @@ from typing import Any
 
 import tailrace as tr
 from tailrace.core.plan.plan import make_plan
-from tailrace.runtime.remains import remains
+from tailrace.runtime.driver.unfinished_work import remains
 
 
 def _told(name: str, received: int, emitted: int, queued: int = 0, letters: int = 0) -> dict[str, Any]:

@@ -11,10 +11,10 @@ import pytest
 from tailrace.errors import ProtocolError
 from tailrace.ring import layout
 from tailrace.ring.segment import FOLDER, PREFIX
-from tailrace.runtime.channels import Channel, offer_ring, take_ring
-from tailrace.runtime.links import FRAMES_AT_ONCE, InLink, OutLink, RingInLink
-from tailrace.runtime.runner import Runner
-from tailrace.runtime.wire import ACKS, BUNDLES, MAX_FRAME
+from tailrace.runtime.execution.runner import Runner
+from tailrace.runtime.links.channels import Channel, offer_ring, take_ring
+from tailrace.runtime.links.frames import ACKS, BUNDLES, MAX_FRAME
+from tailrace.runtime.links.link import FRAMES_AT_ONCE, InLink, OutLink, RingInLink
 
 TURNS = 2_000
 
@@ -88,7 +88,7 @@ def test_a_frame_larger_than_a_record_arrives_whole(ends: Ends, size: int) -> No
 
 
 def test_a_frame_that_no_peer_would_take_is_refused(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tailrace.runtime.wire.MAX_FRAME", 1_000_000)
+    monkeypatch.setattr("tailrace.runtime.links.frames.MAX_FRAME", 1_000_000)
     with pytest.raises(ProtocolError, match="frame too large: bytes=1000001"):
         ends.out.send(BUNDLES, bytes(1_000_001))
     assert ends.out.ready and MAX_FRAME > 1_000_000

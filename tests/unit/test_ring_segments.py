@@ -224,7 +224,7 @@ def test_what_the_dead_have_left_is_swept(maker: subprocess.Popen[str], made: Se
 ENDING = """
 import os, threading, time
 from tailrace.ring.segment import sweep_own
-from tailrace.runtime.channels import offer_ring
+from tailrace.runtime.links.channels import offer_ring
 
 offered = []
 

@@ -15,11 +15,11 @@ from unittest.mock import patch
 import pytest
 
 from tailrace.errors import ProtocolError
-from tailrace.runtime import auth
-from tailrace.runtime.auth import Contact, accept, answer, dial, new_secret, stays_here
-from tailrace.runtime.channels import Channel, SocketOut, outgoing
-from tailrace.runtime.control import ControlLine
-from tailrace.runtime.wire import BUNDLES, MESSAGE, FrameReader, frame
+from tailrace.runtime.links import auth
+from tailrace.runtime.links.auth import Contact, accept, answer, dial, new_secret, stays_here
+from tailrace.runtime.links.channels import Channel, SocketOut, outgoing
+from tailrace.runtime.links.control import ControlLine
+from tailrace.runtime.links.frames import BUNDLES, MESSAGE, FrameReader, frame
 from tailrace.testing.processes import wait_until
 
 HELLO = {"role": "worker", "worker": 0, "epoch": 1}

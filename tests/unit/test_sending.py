@@ -22,12 +22,12 @@ from tailrace.core.tasks.base import PlainTask
 from tailrace.errors import TaskError
 from tailrace.policy import broadcast, power_of_two, pull
 from tailrace.policy.groupings.pull.receiver import Credit
-from tailrace.runtime import wire
-from tailrace.runtime.channels import Channel
-from tailrace.runtime.links import OutLink
-from tailrace.runtime.runner import Runner
-from tailrace.runtime.sending import LANE_BUNDLES, Sender
-from tailrace.runtime.wire import FrameReader, decode_bundles
+from tailrace.runtime.execution.runner import Runner
+from tailrace.runtime.execution.sender import LANE_BUNDLES, Sender
+from tailrace.runtime.links import frames as wire
+from tailrace.runtime.links.channels import Channel
+from tailrace.runtime.links.frames import FrameReader, decode_bundles
+from tailrace.runtime.links.link import OutLink
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Topology

@@ -18,12 +18,12 @@ from tailrace.core.protocol.messages import Member, Position
 from tailrace.core.send_order.uplink_budget import LinkBudget
 from tailrace.core.tasks.base import PlainTask
 from tailrace.policy import SendScheduler, fields, fifo, lbf, round_robin
-from tailrace.runtime.channels import Channel
-from tailrace.runtime.links import OutLink
-from tailrace.runtime.runner import Runner
-from tailrace.runtime.sending import Sender
-from tailrace.runtime.sendloop import SendLoop
-from tailrace.runtime.wire import FrameReader, decode_bundles
+from tailrace.runtime.execution.runner import Runner
+from tailrace.runtime.execution.sender import Sender
+from tailrace.runtime.links.channels import Channel
+from tailrace.runtime.links.frames import FrameReader, decode_bundles
+from tailrace.runtime.links.link import OutLink
+from tailrace.runtime.send_order.send_loop import SendLoop
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Topology

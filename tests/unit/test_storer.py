@@ -11,10 +11,10 @@ import pytest
 from tailrace.core.plan.plan import Plan, make_plan
 from tailrace.core.protocol.messages import Persist, Position
 from tailrace.errors import OptionError
-from tailrace.runtime import storer as module
-from tailrace.runtime.checkpoint import Checkpoint
 from tailrace.runtime.connectors import from_iterable, to_list
-from tailrace.runtime.storer import Storer
+from tailrace.runtime.driver import checkpoint_writer as module
+from tailrace.runtime.driver.checkpoint import Checkpoint
+from tailrace.runtime.driver.checkpoint_writer import Storer
 from tailrace.testing.processes import wait_until
 from tailrace.topology import Topology
 

@@ -20,11 +20,11 @@ from tailrace.core.plan.plan import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
 from tailrace.core.tasks.deferred import AsyncTask
-from tailrace.runtime import stuckcalls
-from tailrace.runtime.asyncrunner import AsyncRunner
-from tailrace.runtime.runner import Runner
-from tailrace.runtime.stuckcalls import WARN_NS, StuckCalls
-from tailrace.runtime.taskhost import TaskHost
+from tailrace.runtime.execution import stuck_calls
+from tailrace.runtime.execution.async_runner import AsyncRunner
+from tailrace.runtime.execution.runner import Runner
+from tailrace.runtime.execution.stuck_calls import WARN_NS, StuckCalls
+from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.sim.shapes import SimSink, SimSource
 from tailrace.testing.processes import wait_until
 from tailrace.topology import Kind, Topology
@@ -204,16 +204,16 @@ def test_a_source_that_waits_for_records_is_not_named() -> None:
     here = threading.Event()
     thread = threading.Thread(target=here.wait, args=(60,))
     thread.start()
-    assert stuckcalls.place_in(thread.ident, "s/0") is None
+    assert stuck_calls.place_in(thread.ident, "s/0") is None
     here.set()
     thread.join()
-    assert stuckcalls.place_in(thread.ident, "s/0") is None, "it is gone"
+    assert stuck_calls.place_in(thread.ident, "s/0") is None, "it is gone"
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_task_is_run_by_two_threads_and_nothing_is_lost(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls take about as long as it takes to be left behind, so that both happen at one moment again and again."""
-    monkeypatch.setattr(stuckcalls, "LEAVE_BEHIND_NS", 1_000_000)
+    monkeypatch.setattr(stuck_calls, "LEAVE_BEHIND_NS", 1_000_000)
     rng = Random(seed)
     inside = [threading.Lock() for _ in range(TASKS)]
     ran: Counter[Any] = Counter()

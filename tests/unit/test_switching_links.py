@@ -13,11 +13,11 @@ from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.plan.plan import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
-from tailrace.runtime.channels import Channel, outgoing
-from tailrace.runtime.pool import Pool
-from tailrace.runtime.runner import Runner
-from tailrace.runtime.taskhost import TaskHost
-from tailrace.runtime.wire import BUNDLES, encode
+from tailrace.runtime.execution.runner import Runner
+from tailrace.runtime.execution.task_host import TaskHost
+from tailrace.runtime.links.channels import Channel, outgoing
+from tailrace.runtime.links.frames import BUNDLES, encode
+from tailrace.runtime.shared_queues.pool import Pool
 from tailrace.sim.shapes import SimSink, SimSource, mark
 from tailrace.testing import ManualClock
 from tailrace.topology import Kind, Topology

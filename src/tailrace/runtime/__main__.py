@@ -7,8 +7,8 @@ import os
 import sys
 
 from tailrace.errors import ProtocolError
-from tailrace.runtime.control import Bootstrap
-from tailrace.runtime.worker import orphaned, serve
+from tailrace.runtime.links.control import Bootstrap
+from tailrace.runtime.worker.process import orphaned, serve
 
 
 def main() -> None:

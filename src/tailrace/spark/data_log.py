@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.errors import TailraceError, shorten
-from tailrace.runtime.connectors.disk import make_directory, sync_directory, write_file
+from tailrace.runtime.connectors.commits.disk import make_directory, sync_directory, write_file
 
 Offset = Any
 """An offset of the data source: whatever JSON can say."""

@@ -12,8 +12,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tailrace.errors import OptionError, shorten
-from tailrace.runtime.connectors.ddl import parse_ddl
-from tailrace.runtime.connectors.files import absolute
+from tailrace.runtime.connectors.commits.files import absolute
+from tailrace.runtime.connectors.schemas.ddl import parse_ddl
 
 
 def check_class(source: Any, connector: str) -> type[DataSource]:

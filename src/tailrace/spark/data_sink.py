@@ -9,7 +9,7 @@ source must therefore show a batch id that it sees twice only once.
 
     log/owner.json                                                         job, operator and max_tasks
     log/part-<operator>-<job>-<task>-e<epoch>-<number>.rows                 a batch: see ``_Part``
-    log/_tailrace/…                                                        see ``runtime/connectors/files.py``
+    log/_tailrace/…                                                        see ``runtime/connectors/commits/files.py``
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from pyspark.sql.types import StructType
 from tailrace.clock import SECOND_NS
 from tailrace.connector import CommittingWriter, Entry, SinkContext
 from tailrace.errors import OptionError, TailraceError, shorten
-from tailrace.runtime.connectors.columns import Columns
-from tailrace.runtime.connectors.disk import make_directory, sync_directory, write_file
-from tailrace.runtime.connectors.files import PartFiles, check_roll
+from tailrace.runtime.connectors.commits.disk import make_directory, sync_directory, write_file
+from tailrace.runtime.connectors.commits.files import PartFiles, check_roll
+from tailrace.runtime.connectors.schemas.columns import Columns
 from tailrace.spark.data_options import as_arrow, as_struct, check_class, check_log, check_options, make
 
 _NAME = re.compile(r"part-.*-(?P<stem>(?P<task>\d+)-e(?P<epoch>\d+)-(?P<number>\d+))\.rows")

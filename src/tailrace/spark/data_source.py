@@ -21,8 +21,8 @@ from pyspark.sql.types import StructType
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import Reader, Record, SplitStart
 from tailrace.errors import NotRepeatable, OptionError, TailraceError, shorten
-from tailrace.runtime.connectors.ahead import close_iterator
 from tailrace.runtime.connectors.fingerprint import describe, matches
+from tailrace.runtime.connectors.read_ahead import close_iterator
 from tailrace.spark.data_log import Batch, BatchLog, Offset
 from tailrace.spark.data_options import as_struct, check_class, check_log, check_options, make, own_schema
 from tailrace.spark.data_stream import Rows, as_dicts, open_stream

@@ -23,9 +23,9 @@ from pyspark.sql.types import TimestampType
 
 from tailrace.connector import Reader, Record, SplitStart
 from tailrace.errors import NotRepeatable, OptionError, TailraceError, shorten
-from tailrace.runtime.connectors.ahead import close_iterator
-from tailrace.runtime.connectors.files import absolute
+from tailrace.runtime.connectors.commits.files import absolute
 from tailrace.runtime.connectors.fingerprint import describe, matches
+from tailrace.runtime.connectors.read_ahead import close_iterator
 
 _BATCH_ROWS = 1024  # rows that are made into Python objects at a time
 _PREFIX = "tailrace-dataframe-"  # then the process id of the driver that owns the folder

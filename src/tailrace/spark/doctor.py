@@ -14,7 +14,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from tailrace.errors import TailraceError
-from tailrace.runtime.coordinator import Place
+from tailrace.runtime.driver.server import Place
 from tailrace.spark.host import explain, hopeless_cause
 from tailrace.spark.plainpython import plain_python
 from tailrace.spark.probes import LOCAL, PROBE_S, Probed, Report, probe_all

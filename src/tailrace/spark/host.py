@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 
 from tailrace.core.protocol.messages import Failed
 from tailrace.errors import ProtocolError, TailraceError
-from tailrace.runtime.auth import dial
-from tailrace.runtime.control import Bootstrap, ControlLine
-from tailrace.runtime.host import Exited
+from tailrace.runtime.driver.host import Exited
+from tailrace.runtime.links.auth import dial
+from tailrace.runtime.links.control import Bootstrap, ControlLine
 from tailrace.spark.interrupts import spare, spare_no_more
 from tailrace.spark.jobs import Jobs
 from tailrace.spark.slots import HELD

@@ -14,9 +14,9 @@ from tailrace.errors import OptionError, TopologyError, did_you_mean
 from tailrace.policy.hedging.by_name import named_replay
 from tailrace.policy.send_order.by_name import named_send
 from tailrace.policy.techniques import Tail
-from tailrace.runtime.coordinator import LOOPBACK, Place
+from tailrace.runtime.driver.run import HostedRun
+from tailrace.runtime.driver.server import LOOPBACK, Place
 from tailrace.runtime.options import RunSettings
-from tailrace.runtime.run import HostedRun
 from tailrace.spark.host import SparkHost
 from tailrace.spark.slots import HELD, is_local, total_slots
 from tailrace.topology import RunOptions, Topology

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tailrace.errors import ProtocolError, Refused
-from tailrace.runtime.auth import dial
-from tailrace.runtime.control import A_COPY, Bootstrap
-from tailrace.runtime.worker import serve
+from tailrace.runtime.links.auth import dial
+from tailrace.runtime.links.control import A_COPY, Bootstrap
+from tailrace.runtime.worker.process import serve
 
 SCHEMA = "why string"
 """Of the control result: why no worker can be here, or null. Kept trivial: a column of another type than announced

@@ -15,7 +15,7 @@ import pytest
 from tailrace import OptionError
 from tailrace.clock import SECOND_NS
 from tailrace.connector import SplitStart
-from tailrace.runtime.opening import Context
+from tailrace.runtime.worker.opening import Context
 from tailrace.sim import simulate
 from tailrace.testing.processes import is_alive, wait_until
 from tailrace_research.bench.workloads import (

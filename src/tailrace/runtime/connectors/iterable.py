@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 
 from tailrace.connector import Reader, ReadT, Record, SplitStart
 from tailrace.errors import NotRepeatable, OptionError, shorten
-from tailrace.runtime.connectors.ahead import LATER_NS, InMemory, Values, values_of
 from tailrace.runtime.connectors.fingerprint import describe, matches
+from tailrace.runtime.connectors.read_ahead import LATER_NS, InMemory, Values, values_of
 
 T = TypeVar("T")
 Splitter = Callable[[int, int], Iterable[T]]

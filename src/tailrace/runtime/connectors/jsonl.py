@@ -11,7 +11,7 @@ from typing import Any
 from tailrace.clock import SECOND_NS
 from tailrace.connector import CommittingWriter, Entry, SinkContext
 from tailrace.errors import shorten
-from tailrace.runtime.connectors.files import PartFiles, absolute, check_roll
+from tailrace.runtime.connectors.commits.files import PartFiles, absolute, check_roll
 
 # One encoder for all rows: json.dumps would make one for each. NaN and infinity are no JSON, and most readers say so.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode

@@ -11,10 +11,10 @@ from typing import Any, Literal
 from tailrace.clock import SECOND_NS
 from tailrace.connector import CommittingWriter, Entry, SinkContext
 from tailrace.errors import OptionError, TailraceError, did_you_mean, shorten
-from tailrace.runtime.connectors.agreement import Agreement
-from tailrace.runtime.connectors.columns import Columns
-from tailrace.runtime.connectors.ddl import check_names, parse_ddl
-from tailrace.runtime.connectors.files import PartFiles, absolute, check_roll
+from tailrace.runtime.connectors.commits.files import PartFiles, absolute, check_roll
+from tailrace.runtime.connectors.schemas.agreement import Agreement
+from tailrace.runtime.connectors.schemas.columns import Columns
+from tailrace.runtime.connectors.schemas.ddl import check_names, parse_ddl
 
 Compression = Literal["snappy", "gzip", "brotli", "lz4", "zstd", "none"]
 

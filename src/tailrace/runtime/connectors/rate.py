@@ -14,7 +14,6 @@ from tailrace.clock import SECOND_NS
 from tailrace.connector import Reader, ReadT, Record, SplitStart
 from tailrace.errors import OptionError, shorten
 from tailrace.policy.numbers import is_number
-from tailrace.runtime.connectors.ahead import LATER_NS, Values
 from tailrace.runtime.connectors.iterable import (
     Splitter,
     check_splitter,
@@ -22,6 +21,7 @@ from tailrace.runtime.connectors.iterable import (
     split_names,
     split_numbers,
 )
+from tailrace.runtime.connectors.read_ahead import LATER_NS, Values
 
 T = TypeVar("T")
 

@@ -21,8 +21,8 @@ from tailrace.errors import TailraceError
 from tailrace.ring import layout
 from tailrace.ring import why_unavailable as why_no_ring
 from tailrace.ring.segment import Segment
-from tailrace.runtime.links import RECEIVE_BYTES
-from tailrace.runtime.wire import BUNDLES, FrameReader, frame
+from tailrace.runtime.links.frames import BUNDLES, FrameReader, frame
+from tailrace.runtime.links.link import RECEIVE_BYTES
 from tailrace_research.bench.engine.bare_hops import connected_pair
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tailrace.clock import system_clock
 from tailrace.connector import SinkContext
-from tailrace.runtime.opening import Context
+from tailrace.runtime.worker.opening import Context
 from tailrace_research.bench.workloads.spending import Means, Sleeping, Stalls
 from tailrace_research.bench.workloads.timetable import Item
 

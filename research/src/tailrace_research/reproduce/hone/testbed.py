@@ -19,8 +19,8 @@ from tailrace.clock import MILLISECOND_NS as MS
 from tailrace.core.plan.plan import make_plan
 from tailrace.policy import Grouping, SendScheduler, fields, lbf, local, partial_key, round_robin
 from tailrace.policy.techniques import Tail
+from tailrace.runtime.links.frames import encode
 from tailrace.runtime.options import MEGABIT_BYTES
-from tailrace.runtime.wire import encode
 from tailrace_research.bench.turns import Figures
 from tailrace_research.bench.workloads import Draw, Outcome, Setup, Workload, run_workload, word_count
 from tailrace_research.bench.workloads.counting import Counting, word_of

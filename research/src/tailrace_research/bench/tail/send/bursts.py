@@ -20,7 +20,7 @@ from tailrace.errors import TailraceError
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.connectors import to_call
 from tailrace.runtime.connectors.iterable import split_names, split_numbers
-from tailrace.runtime.wire import encode
+from tailrace.runtime.links.frames import encode
 from tailrace.topology import Run, Topology
 from tailrace_research.bench.workloads.hosting import host
 from tailrace_research.bench.workloads.timetable import TimetableReader

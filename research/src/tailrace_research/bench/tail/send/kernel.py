@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 from tailrace.policy import SendScheduler, Tail, fifo, lbf
-from tailrace.runtime.coordinator import Place
-from tailrace.runtime.host import SubprocessHost
+from tailrace.runtime.driver.host import SubprocessHost
+from tailrace.runtime.driver.run import HostedRun
+from tailrace.runtime.driver.server import Place
 from tailrace.runtime.options import RunSettings
-from tailrace.runtime.run import HostedRun
 from tailrace.testing.namespaces import Namespaces, why_no_namespaces
 from tailrace.topology import Topology
 from tailrace_research.bench.tail.run import Result, Samples, TailSizes

@@ -1,0 +1,1 @@
+"""Files and folders that appear as a whole, and survive a crash."""

@@ -1,0 +1,1 @@
+"""Columns and their types: as declared, as found in rows, as agreed on by tasks."""

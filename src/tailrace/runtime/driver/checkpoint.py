@@ -1,0 +1,162 @@
+"""A checkpoint is a folder from which a later run goes on: how far each split is, and which epochs have been used.
+
+It is one small JSON file, replaced as a whole, and a lock that keeps two drivers from using it at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from tailrace.core.plan.plan import Plan
+from tailrace.core.protocol.messages import Position
+from tailrace.errors import OptionError
+from tailrace.runtime.connectors.commits.disk import make_directory, sync_directory, write_file
+from tailrace.topology import Role
+
+VERSION = 1
+
+
+class Checkpoint:
+    """Where a run's prefixes are kept. Without a folder, only in memory."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None, plan: Plan) -> None:
+        self._plan = plan
+        self._keys = {split.index: split.key for split in plan.splits}
+        self._folder = None if folder is None else Path(folder).absolute()
+        self._lock: IO[bytes] | None = None
+        self.job_id = uuid.uuid4().hex
+        self.next_epoch = 1
+        self._known: dict[str, Position] = {}
+        if self._folder is not None:
+            try:
+                make_directory(self._folder)
+                self._lock = self._take_lock(self._folder)
+            except OSError as error:
+                raise OptionError(f"not a folder to write to: checkpoint={self._folder} cause={error}") from error
+            try:
+                self._load(self._folder / "checkpoint.json")
+            except BaseException:
+                self.close()
+                raise
+
+    def lost_state(self, restart: bool) -> list[str]:
+        """Operators whose state was lost with the run that this one goes on from. OptionError unless they may restart.
+
+        State is in memory only. A run that begins at the start needs none.
+        """
+        names = [plan.name for plan in self._plan.operators if plan.operator.stateful]
+        if not names or not any(position.offset for position in self._known.values()):
+            return []
+        if not restart:
+            raise OptionError(
+                f"a checkpoint holds no state: checkpoint={self._folder} stateful={', '.join(names)}; "
+                "shall it begin anew from the middle of the stream? Say state='restart'"
+            )
+        return names
+
+    def positions(self) -> dict[int, Position]:
+        """Where to begin, by split index."""
+        return {split.index: self._known.get(split.key, Position(0, None)) for split in self._plan.splits}
+
+    @property
+    def on_disk(self) -> bool:
+        return self._folder is not None
+
+    def store(self, positions: Mapping[int, Position], next_epoch: int) -> None:
+        """How far splits are, and the lowest epoch that a later run may use."""
+        self._known.update({self._keys[index]: position for index, position in positions.items()})
+        self.next_epoch = max(self.next_epoch, next_epoch)
+        self._write()
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _take_lock(self, folder: Path) -> IO[bytes]:
+        lock = os.fdopen(os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "rb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise OptionError(f"checkpoint is in use: checkpoint={folder}; does another run still go on?") from None
+        return lock
+
+    def _load(self, path: Path) -> None:
+        if not path.exists():
+            self._write()
+            return
+        try:
+            stored = json.loads(path.read_text())
+            version = _field(stored, "version", int)
+            if version != VERSION:
+                raise ValueError(f"version {version}")
+            topology = _field(stored, "topology", str)
+            self.job_id = _field(stored, "job_id", str)
+            self.next_epoch = _field(stored, "next_epoch", int)
+            positions = _field(stored, "positions", dict)
+            self._known = {key: _load_position(value) for key, value in positions.items()}
+        except ValueError as error:
+            raise OptionError(f"checkpoint cannot be read: file={path} cause={error}; is it one of ours?") from error
+        if topology != self._plan.name:
+            raise OptionError(
+                f"checkpoint belongs to another topology: checkpoint={path.parent} topology={self._plan.name} "
+                f"found={topology}; did you mean another folder?"
+            )
+        self._check_splits()
+
+    def _check_splits(self) -> None:
+        """A split that is not there any more would be read again under another name."""
+        names = {split.key for split in self._plan.splits}
+        for plan in self._plan.operators:
+            if plan.operator.role is Role.SOURCE and not getattr(plan.operator.body, "splits_may_go", False):
+                gone = [key for key in self._known if key.startswith(f"{plan.name}/") and key not in names]
+                if gone:
+                    raise OptionError(
+                        f"checkpoint knows other splits: source={plan.name} missing={gone[0]} tasks={plan.tasks}; "
+                        "did you change the number of its tasks?"
+                    )
+
+    def _write(self) -> None:
+        if self._folder is None:
+            return
+        content = {
+            "version": VERSION,
+            "topology": self._plan.name,
+            "job_id": self.job_id,
+            "next_epoch": self.next_epoch,
+            "positions": {key: _store_position(position) for key, position in self._known.items()},
+        }
+        path = self._folder / "checkpoint.json"
+        fresh = path.with_suffix(".new")
+        fresh.unlink(missing_ok=True)  # what lies there may be a link to something else
+        write_file(fresh, json.dumps(content).encode())
+        fresh.replace(path)
+        sync_directory(self._folder)
+
+
+def _store_position(position: Position) -> dict[str, Any]:
+    last = None if position.last is None else base64.b64encode(position.last).decode()
+    return {"offset": position.offset, "last": last}
+
+
+def _load_position(stored: Any) -> Position:
+    last = _field(stored, "last", str | None)
+    return Position(_field(stored, "offset", int), None if last is None else base64.b64decode(last, validate=True))
+
+
+def _field(stored: Any, name: str, kind: Any) -> Any:
+    """A part of what was read. ValueError unless it is there and what it should be."""
+    if not isinstance(stored, dict) or name not in stored:
+        raise ValueError(f"{name} is missing")
+    value = stored[name]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{name}={value!r}")
+    return value

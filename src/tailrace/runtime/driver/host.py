@@ -1,0 +1,103 @@
+"""A host starts worker processes. This one starts plain subprocesses on the driver's machine.
+
+The secret goes to a worker through its standard input, which nobody else can read: not in the arguments, and not in
+the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tailrace.runtime.links.control import Bootstrap
+
+ZOMBIE_S = 30.0
+"""How long a process that was declared dead may take to find out by itself, before it is killed."""
+
+Exited = Callable[[int, int, str], None]
+"""(worker, epoch, why)"""
+
+
+class Host(Protocol):
+    """Law: ``start`` returns at once, or raises OSError and has started nothing; every process started is reported to
+    ``exited`` once, when it is gone; after ``close`` there is none left."""
+
+    def start(self, bootstrap: Bootstrap, exited: Exited) -> None: ...
+
+    def abandon(self, worker: int, epoch: int) -> None:
+        """This process does not count any more. Give it time to notice, then end it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SubprocessHost:
+    """Workers are children of the driver. ``prefixes`` of their command lines, by worker, may put them elsewhere."""
+
+    def __init__(self, prefixes: Mapping[int, Sequence[str]] | None = None) -> None:
+        self._prefixes = prefixes or {}
+        self._processes: dict[tuple[int, int], subprocess.Popen[bytes]] = {}
+        self._timers: list[threading.Timer] = []
+        self._lock = threading.Lock()
+
+    def start(self, bootstrap: Bootstrap, exited: Exited) -> None:
+        command = [*self._prefixes.get(bootstrap.worker, ()), sys.executable, "-m", "tailrace.runtime"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(path) or str(Path.cwd()) for path in sys.path)}
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0)  # not for Ctrl-C
+        with self._lock:
+            self._processes[bootstrap.worker, bootstrap.epoch] = process
+        text = json.dumps(
+            {
+                "address": bootstrap.address,
+                "secret": bootstrap.secret.hex(),
+                "worker": bootstrap.worker,
+                "epoch": bootstrap.epoch,
+            }
+        )
+        assert process.stdin is not None
+        try:
+            process.stdin.write(text.encode())
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # it is gone already, which the waiting thread will tell
+        name = f"wait-{bootstrap.worker}"
+        try:
+            threading.Thread(target=self._wait, args=(bootstrap, process, exited), name=name, daemon=True).start()
+        except RuntimeError as error:  # no threads left
+            process.kill()
+            process.wait()
+            raise OSError(str(error)) from error
+
+    def _wait(self, bootstrap: Bootstrap, process: subprocess.Popen[bytes], exited: Exited) -> None:
+        code = process.wait()
+        with self._lock:
+            self._processes.pop((bootstrap.worker, bootstrap.epoch), None)
+        exited(bootstrap.worker, bootstrap.epoch, f"killed by signal {-code}" if code < 0 else f"exit code {code}")
+
+    def abandon(self, worker: int, epoch: int) -> None:
+        with self._lock:
+            process = self._processes.get((worker, epoch))
+        if process is not None:
+            timer = threading.Timer(ZOMBIE_S, process.kill)
+            timer.daemon = True
+            try:
+                timer.start()
+                self._timers.append(timer)
+            except RuntimeError:  # no threads left
+                process.kill()
+
+    def close(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        with self._lock:
+            processes = list(self._processes.values())
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()

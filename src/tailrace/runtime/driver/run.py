@@ -1,0 +1,273 @@
+"""A run as its driver holds it: the coordinator, its progress reports, and the end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self, Unpack
+
+from tailrace.core.hedging.controller import check_hedging
+from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.queue_sharing import check_sharing
+from tailrace.core.protocol.coordinator import Phase
+from tailrace.errors import OptionError, TailraceError, headline, shorten
+from tailrace.policy.numbers import is_number
+from tailrace.policy.techniques import NODE, Tail, Techniques
+from tailrace.runtime.driver import at_exit
+from tailrace.runtime.driver.checkpoint import Checkpoint
+from tailrace.runtime.driver.host import Host
+from tailrace.runtime.driver.server import CoordinatorServer, Place
+from tailrace.runtime.driver.unfinished_work import remains
+from tailrace.runtime.options import RunSettings
+from tailrace.runtime.worker.recorder import check_folder
+from tailrace.signals import terminable
+from tailrace.topology import Role, Run, Topology
+
+logger = logging.getLogger("tailrace")
+
+PROGRESS_S = 1.0
+GLANCE_S = 0.01
+KEPT = 100
+"""Progress reports that ``recentProgress`` holds, as in PySpark."""
+
+
+class HostedRun(Run):
+    """A run whose coordinator is in this process and whose workers a host provides: Spark, or this machine."""
+
+    def __init__(self, topology: Topology, options: RunSettings, host: Host, place: Place) -> None:
+        self.name = topology.name
+        self.runId = str(uuid.uuid4())
+        self._options = options
+        plan = make_plan(topology, options.workers, name_all=options.record is not None)
+        check_sharing(plan, options.tail.shared_queues)
+        if options.record is not None:
+            folder = Path(options.record).absolute()  # workers may be in other folders
+            check_folder(folder)
+            options = replace(options, record=folder)
+        checkpoint = Checkpoint(options.checkpoint, plan)
+        self.id = checkpoint.job_id
+        _say_what_is_not_promised(plan)
+        _say_what_is_not_shared(plan, options.tail)
+        _say_what_is_not_replayed(plan, options.tail)
+        self._link_scope = options.link_scope
+        _say_what_is_not_scheduled(plan, options.tail, self._link_scope)
+        try:
+            self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, place)
+        except BaseException:
+            checkpoint.close()
+            raise
+        self._recent: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._ended = threading.Event()  # the run is over and its last progress is there
+        self._switching = threading.Lock()
+        self._error_seen = False
+        self._server.start()
+        at_exit.remember(self)
+        threading.Thread(target=self._report, name="tailrace-progress", daemon=True).start()
+
+    # -- as in StreamingQuery
+
+    @property
+    def isActive(self) -> bool:
+        return not self._ended.is_set()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        last = self.lastProgress
+        return {
+            "message": "waiting for workers" if last is None and self.isActive else self._state(),
+            "isDataAvailable": bool(last and last["pending"]),
+            "isTriggerActive": self._server.phase is Phase.RUNNING,
+        }
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:
+        return self._recent[-1] if self._recent else None
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        return list(self._recent)
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        timeout = _checked(timeout)
+        with terminable():
+            try:
+                ended = self._ended.wait(timeout)
+            except KeyboardInterrupt:
+                logger.warning("draining: run=%s: what was read still arrives; Ctrl-C again gives up", self.name)
+                self.stop()
+                raise
+        if ended:
+            self._raise_error()
+        return ended
+
+    def stop(self, timeout: float | None = None) -> None:
+        timeout = _checked(timeout)
+        begun = self._server.phase is not Phase.STARTING
+        self._server.drain()
+        try:
+            drained = self._ended.wait(timeout)
+        except KeyboardInterrupt:
+            self._give_up("interrupted=True")
+            raise
+        if not drained:
+            self._give_up(f"timeout={timeout}")
+        elif not begun and self._server.error is None:
+            logger.warning(
+                "a run was stopped before its sources began, and has read nothing: run=%s: "
+                "did you mean run.awaitTermination(), or awaitRunning() first?",
+                self.name,
+            )
+
+    def _give_up(self, why: str) -> None:
+        error = TailraceError(f"stopped before all was drained: {why}")
+        self._server.fail(error)
+        self._ended.wait()
+        if self._server.error is error:  # and it has not ended by itself meanwhile
+            self._see_error()
+            last = self.lastProgress
+            if last is None or last["pending"]:
+                logger.warning("%s", self._what_was_left(why))
+
+    def _what_was_left(self, why: str) -> str:
+        fate = "are lost, as there is no checkpoint" if self._options.checkpoint is None else "wait for the next run"
+        return (
+            f"a run was given up before all was drained: run={self.name} {why} "
+            f"{remains(self._server.plan, self.lastProgress)}: the pending roots {fate}; could it have had more time?"
+        )
+
+    def exception(self) -> Exception | None:
+        return self._see_error() if not self.isActive else None
+
+    @property
+    def _unseen_error(self) -> Exception | None:
+        return None if self._error_seen or self.isActive else self._server.error
+
+    def _see_error(self) -> Exception | None:
+        self._error_seen = True
+        at_exit.forget(self)
+        return self._server.error
+
+    def _raise_error(self) -> None:
+        error = self._see_error()
+        if error is not None:
+            raise error
+
+    def processAllAvailable(self, timeout: float | None = None) -> None:
+        timeout = _checked(timeout)
+        if not self._server.running.wait(timeout):
+            raise TimeoutError(f"not all workers are up: run={self.name} timeout={timeout}")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        passed = self._server.raise_barrier()
+        while not self._ended.wait(GLANCE_S) and not passed():
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"still busy: run={self.name} timeout={timeout}; does a source never run dry?")
+        if self._ended.is_set():
+            self._raise_error()
+
+    # -- besides
+
+    def tail(self, **techniques: Unpack[Techniques]) -> Tail:
+        with self._switching:
+            changed = self._server.tail.changed(techniques)
+            self._options.check(changed)
+            check_sharing(self._server.plan, changed.shared_queues)
+            if changed != self._server.tail:
+                if not self.isActive:
+                    raise TailraceError(f"a run that has ended has no techniques to switch: run={self.name}")
+                if changed.shared_queues != self._server.tail.shared_queues:
+                    _say_what_is_not_shared(self._server.plan, changed)
+                _say_what_is_not_replayed(self._server.plan, changed)
+                _say_what_is_not_scheduled(self._server.plan, changed, self._link_scope)
+                self._server.switch(changed)
+            return changed
+
+    def awaitRunning(self, timeout: float | None = None) -> bool:
+        return self._server.running.wait(_checked(timeout))
+
+    def workerPids(self) -> dict[int, int]:
+        return self._server.pids()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self.isActive:
+            self.stop(timeout=None if kind is None else at_exit.AFTER_AN_ERROR_S)
+        if kind is None and self._unseen_error is not None:
+            self._raise_error()
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name} {self._state()} id={self.id[:8]}>"
+
+    def _state(self) -> str:
+        """Starting, running, draining, finished, or failed and why, in a line."""
+        last, error = self.lastProgress or {}, self._server.error
+        if not self.isActive:
+            state = "finished" if error is None else f"failed: {headline(error)}"
+        else:
+            state = str(last.get("status", self._server.phase.value))
+        lost = ", ".join(last.get("stateLost", ()))
+        return f"{state}; state lost: {lost}" if lost else state
+
+    def _report(self) -> None:
+        ended = False
+        try:
+            while not ended:
+                ended = self._server.wait(PROGRESS_S)
+                error = self._server.error
+                told = None if error is None else headline(error)
+                self._recent.append({**self._server.progress(), "error": told})
+        finally:
+            self._server.wait(None)
+            self._ended.set()
+            if self._server.error is None:
+                at_exit.forget(self)
+
+
+def _checked(timeout: Any) -> float | None:
+    """A timeout that threads can wait for."""
+    if timeout is None:
+        return None
+    if not is_number(timeout) or timeout < 0:
+        raise OptionError(f"not a timeout: timeout={shorten(timeout)}; is it a number of seconds, zero or more?")
+    return min(float(timeout), threading.TIMEOUT_MAX)
+
+
+def _say_what_is_not_promised(plan: Plan) -> None:
+    for operator in plan.operators:
+        if operator.operator.role is Role.SOURCE and not operator.operator.body.replayable:
+            logger.warning(
+                "source %s cannot be replayed: what it has read and no sink has committed is lost if its worker dies",
+                operator.name,
+            )
+
+
+def _say_what_is_not_shared(plan: Plan, tail: Tail) -> None:
+    wanted = tail.shared_queues
+    if wanted is not None and not any(plan.shares(task, wanted) for task in range(len(plan.home))):
+        logger.warning("no worker has two tasks that could draw from one queue: shared_queues=%r does nothing", wanted)
+    for operator in plan.operators:
+        if operator.scope(wanted) not in (None, wanted):
+            logger.warning(
+                "tasks of operator %s draw from one queue in each worker, not on each node: it is reached by load",
+                operator.name,
+            )
+
+
+def _say_what_is_not_replayed(plan: Plan, tail: Tail) -> None:
+    for refused in check_hedging(plan, tail):
+        logger.warning("late roots of source %s are not replayed: it leads to %s", *refused.split(": ", 1))
+
+
+def _say_what_is_not_scheduled(plan: Plan, tail: Tail, link_scope: str) -> None:
+    if link_scope == NODE:
+        return  # tasks of other workers count as well, and which share a machine is not known yet
+    if tail.send is not None and not any(map(plan.sends_beside, range(len(plan.home)))):
+        logger.warning(
+            "no worker has two tasks of an operator that send to other workers: send=%s does nothing", tail.send.name
+        )

@@ -1,0 +1,1 @@
+"""Authenticated connections between processes, and the frames on them."""

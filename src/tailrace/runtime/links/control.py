@@ -1,0 +1,172 @@
+"""The connection between a worker and the coordinator: authenticated, then pickled messages both ways, each sealed."""
+
+from __future__ import annotations
+
+import pickle
+import select
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tailrace.clock import system_clock
+from tailrace.core.protocol.membership import ACCEPT, LinkSequence
+from tailrace.core.protocol.messages import Address
+from tailrace.errors import ProtocolError
+from tailrace.metrics.counters import TaskSnapshot
+from tailrace.runtime.links.frames import MESSAGE, FrameReader, encode, frame
+from tailrace.runtime.links.seals import Seals
+
+A_COPY = "a copy of it is at work"
+"""Why a second process for one epoch is refused."""
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """What a host hands to a new process, by a way that others cannot read."""
+
+    address: Address  # the coordinator's
+    secret: bytes = field(repr=False)
+    worker: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker must know before it can open tasks."""
+
+    plan: bytes  # pickled by value
+    options: Any
+    job_id: str
+    elapsed_ns: int  # since sources first began; 0 unless this is a restart
+    first_epoch: int  # of this run
+
+
+@dataclass(frozen=True)
+class Ping:
+    """The coordinator is alive."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What a worker's tasks have counted."""
+
+    snapshots: list[TaskSnapshot]
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """Something that user code printed or logged."""
+
+    label: str  # operator/task, or empty
+    level: int  # of ``logging``; 0 for what was printed
+    logger: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Logs:
+    lines: list[LogLine]
+    dropped: int
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that the user should hear once in a run, however many workers notice it."""
+
+    topic: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A task is being opened, and that takes long."""
+
+    label: str  # operator/task
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SinkCall:
+    """A sink's task calls its half on the driver."""
+
+    call: int
+    operator: str
+    task: int
+    message: Any
+
+
+@dataclass(frozen=True)
+class SinkReply:
+    call: int
+    reply: Any
+    error: Exception | None
+
+
+SEND_TIMEOUT_S = 2
+"""A peer that takes in nothing for so long, with its buffers full, is as good as gone."""
+
+
+class ControlLine:
+    """One end. Any thread may send, and gets an OSError once the connection is gone; one receives.
+
+    A message that cannot be pickled, or is too large for a frame, raises in ``send`` and breaks nothing.
+    """
+
+    def __init__(self, connection: socket.socket, seals: Seals) -> None:
+        connection.settimeout(None)
+        self._socket = connection
+        self.wait_for_peer(SEND_TIMEOUT_S)
+        self._reader = FrameReader(seal=seals.receiving)
+        self._seal = seals.sending
+        self._sequence = LinkSequence()
+        self._lock = threading.Lock()
+        self._number = 0
+        self.arrived_ns = system_clock()  # when bytes last came, whole messages or not
+
+    def wait_for_peer(self, timeout_s: float) -> None:
+        """How long ``send`` waits for a peer that takes in nothing, before it fails."""
+        timeout = struct.pack("ll", int(timeout_s), int(timeout_s % 1 * 1e6))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+
+    def send(self, message: Any) -> None:
+        payload = encode(message)
+        with self._lock:
+            framed = frame(MESSAGE, self._number + 1, payload, self._seal)
+            self._number += 1  # not for a message that is too large: the next one must be the next
+            self._socket.sendall(framed)
+
+    def receive(self) -> Iterator[Any]:
+        """Messages until the connection ends. Raises ProtocolError on what is none."""
+        while True:
+            try:
+                data = self._socket.recv(1 << 18)
+            except OSError:
+                return
+            if not data:
+                return
+            self.arrived_ns = system_clock()
+            for kind, number, payload in self._reader.feed(data):
+                if kind != MESSAGE or self._sequence.check(number) != ACCEPT:
+                    raise ProtocolError(f"not the next message: kind={kind} number={number}; is the peer Tailrace?")
+                yield pickle.loads(payload)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to read that its thread has not got to yet."""
+        poll = select.poll()  # select() knows no file above 1023
+        try:
+            poll.register(self._socket, select.POLLIN)
+            return bool(poll.poll(0))
+        except (OSError, ValueError):
+            return False  # it is closed
+
+    def close(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._socket.close()

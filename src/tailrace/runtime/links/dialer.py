@@ -1,0 +1,209 @@
+"""Dialing: how a worker gets connections to others, through shared memory where both are on one machine.
+
+Dialing may take long, so it is done in the background. A worker that was not reached is tried again and again by one
+thread, less and less often, while all other links to it wait for that one: else they would keep all dialers from those
+who can be reached. If it lasts the user is told.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.core.protocol.messages import Member
+from tailrace.errors import ProtocolError, SegmentError
+from tailrace.runtime.links.auth import TIMEOUT_S, Contact, dial
+from tailrace.runtime.links.channels import Channel, RingPart, offer_ring
+from tailrace.runtime.links.link import OutLink
+from tailrace.runtime.links.link_watch import LinkWatch, keep_alive
+
+DIALERS = 8
+RETRY_S = 0.05
+LONGEST_RETRY_S = 1.0
+"""Between two tries of one who is not reached. After a cut is mended this is how long it takes to notice."""
+
+SAY_AFTER_S = 4.0
+SAY_AGAIN_S = 300.0
+"""How long somebody has not been reached before the user is told, and until they are told again."""
+
+LOOK_S = 1.0
+"""Between two looks at all connections, which take a microsecond or two each."""
+
+Done = Callable[[Channel | None], None]
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """A link that wants a connection."""
+
+    link: OutLink
+    done: Done
+
+
+class Dialer:
+    """Of one epoch of a worker.
+
+    ``say_no_ring`` is told why shared memory is not used where it could be, and ``say_unreachable`` which worker cannot
+    be reached, and why.
+    """
+
+    def __init__(
+        self,
+        worker: int,
+        epoch: int,
+        host: str,
+        secret: bytes,
+        say_no_ring: Callable[[str], None],
+        say_unreachable: Callable[[int, str], None],
+    ) -> None:
+        self.rings_of: str | None = None  # the job that rings are named after; None: none are offered
+        self.patience_s = TIMEOUT_S  # after so long without an answer a connection is cut
+        self._own = {"role": "link", "worker": worker, "epoch": epoch}
+        self._host = host
+        self._secret = secret
+        self._say_no_ring = say_no_ring
+        self._say_unreachable = say_unreachable
+        self._threads = ThreadPoolExecutor(DIALERS, thread_name_prefix="dial")
+        self._watch = LinkWatch()
+        self._looked_s = 0.0
+        self._lock = threading.Lock()
+        self._unreached: dict[Member, list[_Wish]] = {}  # links that wait until one of them gets through
+        self._closed = threading.Event()
+
+    def connect(self, link: OutLink, member: Member, done: Done) -> None:
+        """Make a channel in the background; None if it is not wanted any more."""
+        wish = _Wish(link, done)
+        with self._lock:
+            waiting = self._unreached.get(member)
+            if waiting is not None:
+                waiting.append(wish)
+                return
+        self._submit(member, wish)
+
+    def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
+        """A connection, and what the other has to say about it."""
+        contact = self._contact(member, hello)
+        return contact.connection, contact.said
+
+    def end_cut_links(self) -> None:
+        """Those that are with somebody who has not answered for too long. To be called now and again."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            self._watch.end_those_that_stand_still(self.patience_s)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)  # Spark may go on using this process
+
+    # -- who can be reached, and who cannot
+
+    def _submit(self, member: Member, wish: _Wish) -> None:
+        try:
+            self._threads.submit(self._attempt, member, wish)
+        except RuntimeError:
+            pass  # we are leaving
+
+    def _attempt(self, member: Member, wish: _Wish) -> None:
+        began_s = time.monotonic()
+        try:
+            channel = self._dial(member, wish.link)
+        except (OSError, ProtocolError) as error:
+            with self._lock:
+                waiting = self._unreached.get(member)
+                if waiting is not None:
+                    waiting.append(wish)
+                    return
+                self._unreached[member] = [wish]
+            name, known = f"reach {wish.link.worker}", (member, wish.link.worker, began_s, error)
+            threading.Thread(target=self._try_again, args=known, name=name, daemon=True).start()
+        else:
+            wish.done(channel)
+
+    def _try_again(self, member: Member, worker: int, since_s: float, error: Exception) -> None:
+        """Until one link has got through, or none wants it any more. The others follow."""
+        wait_s, say_at_s = RETRY_S, since_s + SAY_AFTER_S
+        while not self._closed.is_set():
+            now_s = time.monotonic()
+            if now_s >= say_at_s:
+                say_at_s = now_s + SAY_AGAIN_S
+                self._say_unreachable(worker, _unreached(member, now_s - since_s, error))
+            self._closed.wait(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_RETRY_S)
+            wish = self._next_wish(member)
+            if wish is None:
+                return
+            try:
+                channel = self._dial(member, wish.link)
+            except (OSError, ProtocolError) as again:
+                error = again
+            else:
+                with self._lock:
+                    others = self._unreached.pop(member)
+                wish.done(channel)
+                for other in others:
+                    if other is not wish:
+                        self._submit(member, other)
+                return
+
+    def _next_wish(self, member: Member) -> _Wish | None:
+        """One of those who still want this member; None if nobody does, and there is nothing left to try."""
+        with self._lock:
+            waiting = self._unreached[member]
+            given_up = [wish for wish in waiting if wish.link.member != member]
+            waiting[:] = [wish for wish in waiting if wish.link.member == member]
+            if not waiting:
+                del self._unreached[member]
+            wish = waiting[0] if waiting else None
+        for one in given_up:
+            one.done(None)
+        return wish
+
+    # -- one connection
+
+    def _dial(self, member: Member, link: OutLink) -> Channel:
+        hello = {"kind": link.kind, "target": link.target}
+        ring = self._offer(link.kind) if member.address[0] == self._host and link.kind != "cancels" else None
+        if ring is None:
+            return self._over_tcp(member, link, self._contact(member, hello))
+        offer = {"ring": ring.segment.path.name, "nonce": ring.segment.nonce.hex()}
+        try:
+            contact = self._contact(member, {**hello, **offer})
+        except BaseException:
+            ring.withdraw()
+            ring.close()
+            raise
+        ring.withdraw()
+        if contact.said.get("ring"):
+            return Channel(contact.connection, ring)
+        ring.close()
+        self._say_no_ring(str(contact.said.get("why_no_ring")))
+        return self._over_tcp(member, link, contact)
+
+    def _over_tcp(self, member: Member, link: OutLink, contact: Contact) -> Channel:
+        keep_alive(contact.connection, self.patience_s)
+        self._watch.add(link.worker, member.epoch, contact.connection)
+        return Channel(contact.connection, seals=contact.link_seals)
+
+    def _contact(self, member: Member, hello: dict[str, Any]) -> Contact:
+        return dial(member.address, self._secret, {**self._own, "to_epoch": member.epoch, **hello})
+
+    def _offer(self, kind: str) -> RingPart | None:
+        if self.rings_of is None:
+            return None
+        try:
+            return offer_ring(self.rings_of, kind)
+        except SegmentError as error:
+            self._say_no_ring(str(error))
+            return None
+
+
+def _unreached(member: Member, seconds: float, error: Exception) -> str:
+    host, port = member.address
+    why = f"{type(error).__name__}: {error}"
+    return f"address={host}:{port} for={seconds:.0f}s cause={why}; does a firewall keep workers from each other?"

@@ -1,0 +1,198 @@
+"""Frames: a length, a kind, a number, a payload, and a seal where somebody on the way could change it.
+
+Nothing is unpickled before its connection is authenticated, nor before its seal is checked. All frames of a link are
+numbered from 1, so that a receiver notices a copy and a gap.
+"""
+
+from __future__ import annotations
+
+import marshal
+import pickle
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import cloudpickle
+
+from tailrace.core.protocol.acks import Fold
+from tailrace.core.routing.router import NOTE, Bundle, Note
+from tailrace.errors import ProtocolError
+from tailrace.policy.groupings.feedback import Message
+from tailrace.policy.groupings.load.reports import Done
+from tailrace.policy.groupings.pull.lone_sender import Ran
+from tailrace.policy.groupings.pull.receiver import Credit, Revoke
+from tailrace.runtime.links.seals import SEAL_BYTES, Seal
+
+BUNDLES = 1
+ACKS = 2
+MESSAGE = 3
+NOTES = 4
+CANCELS = 5
+
+HEADER = struct.Struct("<IBQ")  # length of what follows the length, kind, number
+LENGTH_BYTES = 4
+MAX_FRAME = 256 << 20
+"""Bytes. A peer that announces more is broken or hostile; a tuple that needs more does not belong on a wire."""
+
+PICKLE_PROTOCOL = 5
+MARSHAL_VERSION = 4
+
+_SENT = struct.Struct("<Q")
+_ONE_ACK = struct.Struct("<QIIIQQ")
+_ONE_NOTE = _SENT.pack(0)  # instead of a time, which is never 0
+
+NUMBERED: tuple[Callable[..., Message], ...] = (Done, Ran, Credit, Revoke)
+NUMBERS = {kind: number for number, kind in enumerate(NUMBERED)}
+"""Messages that come with nearly every tuple are sent without the name of their class, which is most of the effort."""
+
+
+def check_size(payload: bytes) -> None:
+    if len(payload) > MAX_FRAME:
+        raise ProtocolError(f"frame too large: bytes={len(payload)} limit={MAX_FRAME}; is one tuple that big?")
+
+
+def frame(kind: int, number: int, payload: bytes, seal: Seal | None = None) -> bytes:
+    check_size(payload)
+    length = len(payload) + HEADER.size - LENGTH_BYTES
+    if seal is None:
+        return HEADER.pack(length, kind, number) + payload
+    header = HEADER.pack(length + SEAL_BYTES, kind, number)
+    return b"".join((header, payload, seal.of(header, payload)))
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames, and checks their seals if they must have some."""
+
+    def __init__(self, limit: int = MAX_FRAME, seal: Seal | None = None) -> None:
+        self._buffer = bytearray()
+        self._seal = seal
+        self._sealed = 0 if seal is None else SEAL_BYTES
+        self._limit = limit + self._sealed
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, int, memoryview]]:
+        """The frames that these bytes complete, as (kind, number, payload)."""
+        whole: bytes | bytearray = data
+        if self._buffer:
+            self._buffer += data
+            if not self._complete():
+                return
+            whole, self._buffer = self._buffer, bytearray()  # handed on as it is: a copy would cost what it holds
+        view = memoryview(whole)
+        position = 0
+        while len(whole) - position >= HEADER.size:
+            length, kind, number = HEADER.unpack_from(whole, position)
+            self._check(length)
+            end = position + LENGTH_BYTES + length
+            if end > len(whole):
+                break
+            inner = end - self._sealed
+            if self._seal is not None:
+                self._seal.check(view[inner:end], view[position:inner])
+            yield kind, number, view[position + HEADER.size : inner]
+            position = end
+        self._buffer += view[position:]
+
+    def _complete(self) -> bool:
+        if len(self._buffer) < HEADER.size:
+            return False
+        length: int = struct.unpack_from("<I", self._buffer)[0]
+        self._check(length)
+        return len(self._buffer) >= LENGTH_BYTES + length
+
+    def _check(self, length: int) -> None:
+        if not HEADER.size - LENGTH_BYTES + self._sealed <= length <= self._limit + HEADER.size:
+            limit = self._limit - self._sealed
+            raise ProtocolError(f"frame of impossible size: bytes={length} limit={limit}; is the peer Tailrace?")
+
+    @property
+    def partial(self) -> bool:
+        """Whether the last frame is still incomplete."""
+        return bool(self._buffer)
+
+
+def encode(value: Any) -> bytes:
+    """Pickle, and by value where a class lives in the user's script, which plain pickle cannot do."""
+    try:
+        return pickle.dumps(value, PICKLE_PROTOCOL)
+    except Exception:
+        encoded: bytes = cloudpickle.dumps(value, PICKLE_PROTOCOL)
+        return encoded
+
+
+def decode_bundles(payload: memoryview) -> list[Bundle]:
+    """Raises ProtocolError on what is no pickle; what a tuple's own class raises is passed on."""
+    try:
+        bundles: list[Bundle] = pickle.loads(payload)
+    except (pickle.UnpicklingError, EOFError) as error:
+        raise ProtocolError(f"bundles cannot be decoded: {error}; are versions mixed?") from error
+    return bundles
+
+
+def encode_notes(notes: Sequence[Note], sent_ns: int) -> bytes:
+    """``sent_ns``: as with acks."""
+    if len(notes) == 1:  # after a long call: marshal knows nothing but numbers and tuples, and is half the work
+        edge, task, version, message = notes[0]
+        number = NUMBERS.get(type(message))
+        if number is not None:
+            return _ONE_NOTE + marshal.dumps((sent_ns, edge, task, version, number, tuple(message)), MARSHAL_VERSION)
+    return _SENT.pack(sent_ns) + encode([_numbered(*note) for note in notes])
+
+
+def _numbered(edge: int, task: int, version: int, message: Message) -> Any:
+    number = NUMBERS.get(type(message))
+    return (edge, task, version, message) if number is None else (edge, task, version, number, tuple(message))
+
+
+def decode_notes(payload: memoryview) -> tuple[list[Note], int]:
+    """The notes, and when they were sent."""
+    try:
+        if payload[: len(_ONE_NOTE)] == _ONE_NOTE:
+            sent_ns, edge, task, version, number, fields = marshal.loads(payload[len(_ONE_NOTE) :])
+            return [(edge, task, version, NUMBERED[number](*fields))], sent_ns
+        (sent_ns,) = _SENT.unpack_from(payload)
+        notes = pickle.loads(payload[_SENT.size :])
+        return [note if len(note) == NOTE else _named(*note) for note in notes], sent_ns
+    except Exception as error:
+        raise ProtocolError(f"notes cannot be decoded: {error}; are versions mixed?") from error
+
+
+def _named(edge: int, task: int, version: int, number: int, fields: tuple[Any, ...]) -> Note:
+    return edge, task, version, NUMBERED[number](*fields)
+
+
+def encode_numbers(numbers: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(numbers)}Q", *numbers)
+
+
+def decode_numbers(payload: memoryview) -> tuple[int, ...]:
+    try:
+        return struct.unpack(f"<{len(payload) // 8}Q", payload)
+    except struct.error as error:
+        raise ProtocolError(f"numbers cannot be decoded: {error}; are versions mixed?") from error
+
+
+def encode_folds(folds: Sequence[Fold], sent_ns: int) -> bytes:
+    """``sent_ns``: by a clock that processes of this machine alone have in common."""
+    if len(folds[0]) == 1 and not folds[1] and not folds[2]:  # after a long call: no loop, which would be most of it
+        ((emission, ids),) = folds[0].items()
+        return _ONE_ACK.pack(sent_ns, 1, 0, 0, emission, ids)
+    numbers = [number for fold in folds for pair in fold.items() for number in pair]
+    both, complete, durable = folds
+    return struct.pack(f"<QIII{len(numbers)}Q", sent_ns, len(both), len(complete), len(durable), *numbers)
+
+
+def decode_folds(payload: memoryview) -> tuple[tuple[Fold, Fold, Fold], int]:
+    """The folds, and when they were sent."""
+    try:
+        sent_ns, *lengths = struct.unpack_from("<QIII", payload)
+        numbers = struct.unpack_from(f"<{2 * sum(lengths)}Q", payload, 20)
+    except struct.error as error:
+        raise ProtocolError(f"acks cannot be decoded: {error}; are versions mixed?") from error
+    folds: list[Fold] = []
+    position = 0
+    for length in lengths:
+        end = position + 2 * length
+        folds.append(dict(zip(numbers[position:end:2], numbers[position + 1 : end : 2], strict=True)))
+        position = end
+    both, complete, durable = folds
+    return (both, complete, durable), sent_ns

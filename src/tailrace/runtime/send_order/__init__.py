@@ -1,0 +1,1 @@
+"""Sending in an order that a send scheduler decides, for a worker and for a whole machine."""

@@ -1,0 +1,99 @@
+"""The pools of a worker: which of its tasks draw from one queue, as it is wanted now, and what they share with others.
+
+There is a pool wherever tasks may draw from one queue, whether they do or not. Until they do it is no more than a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+from tailrace.core.plan.plan import Plan
+from tailrace.core.protocol.messages import Member
+from tailrace.core.queues.shared import SharedQueue
+from tailrace.policy.techniques import NODE
+from tailrace.runtime.execution.runner import Runner
+from tailrace.runtime.execution.task_host import TaskHost
+from tailrace.runtime.links.in_links import Membership
+from tailrace.runtime.shared_queues.node_queue import NodeQueue
+from tailrace.runtime.shared_queues.node_queues import Ground, NodeQueues
+from tailrace.runtime.shared_queues.pool import Pool
+
+
+class PoolGround(Ground, Membership, Protocol):
+    """What pools need to know of their worker."""
+
+
+class Pools:
+    """Of one worker. ``switch``, ``follow`` and ``close`` are for one thread, that which hears the coordinator."""
+
+    def __init__(
+        self,
+        near: PoolGround,
+        plan: Plan,
+        run: str,
+        hosts: Mapping[int, TaskHost],
+        queues: Mapping[int, SharedQueue],
+        runner: Runner,
+        new_runner: Callable[[str], Runner],
+    ) -> None:
+        self._near = near
+        self._plan = plan
+        self._run = run
+        self._wanted: str | None = None
+        self._members: Mapping[int, Member] = {}
+        self._pools: dict[int, Pool] = {}  # by operator
+        for index, queue in queues.items():
+            some = [host for task, host in hosts.items() if plan.operator_of[task] == index]
+            self._pools[index] = Pool(queue, some, near, runner, new_runner)
+        self._node_queues: NodeQueues | None = None  # until they are first wanted
+
+    def switch(self, wanted: str | None) -> None:
+        """Have tasks draw from one queue in each worker, or on each node, or from their own."""
+        if wanted == self._wanted:
+            return
+        self._wanted = wanted
+        for pool in self._pools.values():
+            for host in pool.hosts:
+                shared = pool if self._plan.shares(host.task.number, wanted) else None
+                host.post(partial(host.share, shared))
+        if wanted == NODE and self._node_queues is None:
+            self._node_queues = NodeQueues(self._near, self._plan, self._run, self._pools)
+        if self._node_queues is not None:
+            self._node_queues.switch(wanted == NODE, self._members)
+
+    def start(self) -> None:
+        """All hosts have their runners, which have begun."""
+        for pool in self._pools.values():
+            if not all(host.shared for host in pool.drawing):
+                pool.post(pool.read_apart)
+
+    def follow(self, members: Mapping[int, Member]) -> None:
+        """The membership has changed, and nobody has been told yet that we act on it."""
+        self._members = members
+        if self._node_queues is not None:
+            self._node_queues.follow(members)
+
+    def relink(self, workers: frozenset[int]) -> None:
+        """These workers have been replaced: links with them are of no use any more."""
+        for pool in self._pools.values():
+            pool.post(partial(pool.relink, workers))
+
+    # -- queues of the node, from any thread
+
+    def queue_for(self, task: int) -> NodeQueue | None:
+        return None if self._node_queues is None else self._node_queues.by_task.get(task)
+
+    def offer(self, hello: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What a peer needs to map a queue of the node that it asks for; None if there is none here."""
+        return None if self._node_queues is None else self._node_queues.offer(hello)
+
+    def handed(self, hello: Mapping[str, Any], connection: Any) -> None:
+        """A peer has been told of a queue."""
+        if self._node_queues is not None:
+            self._node_queues.handed(hello, connection)
+
+    def close(self) -> None:
+        if self._node_queues is not None:
+            self._node_queues.close()

@@ -1,0 +1,1 @@
+"""A worker process, and what it sets up for its tasks."""

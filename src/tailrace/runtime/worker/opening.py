@@ -1,0 +1,135 @@
+"""Opening a unit: user classes get their instances, sinks their writers, sources their readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tailrace.clock import system_clock
+from tailrace.connector import Reader, SinkContext, SplitStart, Writer
+from tailrace.core.assembly import Bodies, first_offset
+from tailrace.core.failures import told_by
+from tailrace.core.plan.plan import OperatorPlan, Plan
+from tailrace.core.protocol.messages import Position
+from tailrace.core.source_checks import check_reader
+from tailrace.errors import Fenced, NotRepeatable, TailraceError, TaskError
+from tailrace.runtime.current_task import running
+from tailrace.topology import Role, is_factory
+
+
+@dataclass(frozen=True)
+class Context:
+    """What ``open(context)`` of a user's class learns about its place."""
+
+    operator: str
+    task: int
+    tasks: int
+    worker: int
+    epoch: int
+    name: str  # the topology's
+    job_id: str
+
+
+@dataclass
+class Opener:
+    """Opens the bodies of one worker's tasks, and closes them again."""
+
+    plan: Plan
+    worker: int
+    epoch: int
+    job_id: str
+    elapsed_ns: int
+    first_epoch: int
+    call_driver: Callable[[str, int, Any], Any]
+    opening: tuple[str, int] | None = None  # the task that is being opened, and since when
+    _closers: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
+
+    def open(self, leader: int, members: tuple[int, ...], positions: dict[int, Position]) -> Bodies:
+        functions: dict[int, Callable[[Any], Any]] = {}
+        writers: dict[int, Writer] = {}
+        readers: dict[int, Reader] = {}
+        for number in members:
+            operator = self.plan.operators[self.plan.operator_of[number]]
+            role = operator.operator.role
+            if role is Role.SINK:
+                writers[number] = self._guarded(number, partial(self._writer, operator, number))
+            elif role is Role.SOURCE:
+                for split in self.plan.splits_of(number):
+                    position = positions[split.index]
+                    offset = first_offset(self.plan, split.index, position, self.epoch)
+                    last = position.last if offset == position.offset else None
+                    start = SplitStart(split.name, offset, last, self.elapsed_ns)
+                    readers[split.index] = self._guarded(number, partial(self._reader, operator, start))
+                    self._closers.append((self.plan.label(number), readers[split.index].close))
+            else:
+                functions[number] = self._guarded(number, partial(self._function, operator, number))
+        return Bodies(functions, writers, readers, positions)
+
+    def _guarded(self, number: int, opening: Callable[[], Any]) -> Any:
+        """Errors while opening name the task; what is printed is labelled with it."""
+        running.label = self.plan.label(number)
+        self.opening = (running.label, system_clock())
+        try:
+            return opening()
+        except (Fenced, NotRepeatable):
+            raise
+        except Exception as error:
+            operator = self.plan.operators[self.plan.operator_of[number]].name
+            raise TaskError(operator, self.plan.task_index(number), "(while opening)", told_by(error)) from None
+        finally:
+            running.label = ""
+            self.opening = None
+
+    def _function(self, operator: OperatorPlan, number: int) -> Callable[[Any], Any]:
+        body = operator.operator.body
+        if not is_factory(body):
+            function: Callable[[Any], Any] = body
+            return function
+        instance = body()
+        if hasattr(instance, "open"):
+            instance.open(self._context(operator, number))
+        if hasattr(instance, "close"):
+            self._closers.append((self.plan.label(number), instance.close))
+        process: Callable[[Any], Any] = instance.process
+        return process
+
+    def _reader(self, operator: OperatorPlan, start: SplitStart) -> Reader:
+        reader: Reader = operator.operator.body.open(start)
+        check_reader(operator.name, start.split, reader)
+        return reader
+
+    def _writer(self, operator: OperatorPlan, number: int) -> Writer:
+        index = self.plan.task_index(number)
+        context = SinkContext(
+            operator.name,
+            index,
+            operator.tasks,
+            self.epoch,
+            self.job_id,
+            lambda name, message: self.call_driver(name, index, message),
+            self.first_epoch,
+        )
+        writer: Writer = operator.operator.body.open(context)
+        self._closers.append((self.plan.label(number), writer.close))
+        return writer
+
+    def _context(self, operator: OperatorPlan, number: int) -> Context:
+        index = self.plan.task_index(number)
+        return Context(operator.name, index, operator.tasks, self.worker, self.epoch, self.plan.name, self.job_id)
+
+    def close(self) -> list[str]:
+        """Close everything that was opened, last first. Returns what went wrong."""
+        problems: list[str] = []
+        for label, close in reversed(self._closers):
+            running.label = label
+            try:
+                close()
+            except TailraceError as error:
+                problems.append(f"{label}: {error}")
+            except Exception as error:
+                problems.append(f"{label}: close() raised {type(error).__name__}: {error}")
+        running.label = ""
+        self._closers.clear()
+        return problems
