@@ -15,7 +15,7 @@ from kit import Script, add_one, assert_same_rows, finish, homes, key, restarts,
 import tailrace as tr
 from tailrace.metrics.recording import SUFFIX, read_recorded
 from tailrace.ring.segment import FOLDER
-from tailrace.sim.trace import read_trace
+from tailrace.sim.traces.run_trace import read_trace
 from tailrace.testing.processes import wait_until
 
 NODE = tr.Tail(shared_queues="node")

@@ -16,8 +16,8 @@ import tailrace as tr
 from tailrace.cli import main
 from tailrace.metrics.recording import SUFFIX, read_recorded
 from tailrace.policy.hashing import stable_hash
-from tailrace.sim.playback import Playback
-from tailrace.sim.trace import RunTrace, read_trace
+from tailrace.sim.traces.playback import Playback
+from tailrace.sim.traces.run_trace import RunTrace, read_trace
 from tailrace.testing.processes import wait_until
 
 UNIT_S = 0.00025

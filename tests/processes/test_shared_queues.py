@@ -12,7 +12,7 @@ from kit import add_one, assert_same_rows, finish, homes, key, kill, received, r
 
 import tailrace as tr
 from tailrace.metrics.recording import SUFFIX, read_recorded
-from tailrace.sim.trace import read_trace
+from tailrace.sim.traces.run_trace import read_trace
 from tailrace.testing.processes import wait_until
 
 ROWS = 6_000

@@ -18,7 +18,7 @@ from tailrace.core.protocol.messages import Members, Position, Recover
 from tailrace.core.tasks.base import ObservedTask, Task
 from tailrace.core.tasks.source import SourceTask
 from tailrace.policy import Grouping, least_work, local, osg, partial_key, power_of_two, pull
-from tailrace.sim.shapes import SimSink, SimSource, key
+from tailrace.sim.faults.topologies import SimSink, SimSource, key
 from tailrace.testing import ManualClock
 from tailrace.topology import Topology
 

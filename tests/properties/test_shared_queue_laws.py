@@ -23,7 +23,7 @@ from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.deferred import AsyncTask
 from tailrace.policy import Grouping, least_work, shuffle
 from tailrace.policy.techniques import Tail
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology
 

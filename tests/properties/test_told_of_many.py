@@ -18,7 +18,7 @@ from tailrace.policy.groupings.feedback import BulkReceiver, hears_many
 from tailrace.policy.groupings.latency_balanced import Ask
 from tailrace.policy.groupings.load.sampling import some_of
 from tailrace.policy.groupings.pull.receiver import LONGEST_STAY_NS, STAY_NS, Credit, InLine, Revoke
-from tailrace.sim.policies import itself
+from tailrace.sim.load.policies import itself
 
 MS = MILLISECOND_NS
 SENDERS = 2

@@ -9,8 +9,8 @@ from unittest.mock import patch
 from broken_protocol import Patch, together
 
 from tailrace.core.tasks.base import Task
-from tailrace.sim.process import NOTES
-from tailrace.sim.room import Frame, Gates
+from tailrace.sim.faults.bounds import Frame, Gates
+from tailrace.sim.faults.process import NOTES
 
 
 def links_stay_paused() -> Patch:

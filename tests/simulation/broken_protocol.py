@@ -36,8 +36,8 @@ from tailrace.core.routing import router
 from tailrace.core.routing.router import LaneOut
 from tailrace.core.tasks import stages
 from tailrace.core.tasks.source import SourceTask
-from tailrace.sim import shapes
-from tailrace.sim.store import Store, StoreWriter
+from tailrace.sim.faults import topologies
+from tailrace.sim.faults.sinks.store import Store, StoreWriter
 
 Patch = AbstractContextManager[Any]
 
@@ -457,11 +457,11 @@ def _other_splits(change: Callable[[SplitPlan], SplitPlan]) -> Iterator[None]:
         return tuple(change(split) for split in original(operators))
 
     with patch.object(plan, "_plan_splits", plan_splits):
-        shapes.case_of.cache_clear()
+        topologies.case_of.cache_clear()
         try:
             yield
         finally:
-            shapes.case_of.cache_clear()
+            topologies.case_of.cache_clear()
 
 
 def split_keys_shared() -> Patch:

@@ -23,10 +23,10 @@ from tailrace.core.queues import shared
 from tailrace.core.tasks import base as task
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.deferred import OpenBundle, OpenTask
-from tailrace.sim import faults, shapes
-from tailrace.sim.faults import Scenario
-from tailrace.sim.process import SimWorker
-from tailrace.sim.shapes import SimSink, SimSource, batch, several
+from tailrace.sim.faults import seeded_runs, topologies
+from tailrace.sim.faults.process import SimWorker
+from tailrace.sim.faults.seeded_runs import Scenario
+from tailrace.sim.faults.topologies import SimSink, SimSource, batch, several
 from tailrace.topology import Topology
 
 # -- load-aware groupings
@@ -193,19 +193,19 @@ def torn_bundles() -> Iterator[None]:
         stream = topology.source("s", SimSource("s", roots), tasks=2).flat_map("f", several("f"), tasks=2)
         stream.map_batch("b", batch("b"), max_size=2, max_wait_ms=5, tasks=2).sink("out", SimSink(), tasks=2)
 
-    original = faults.scenario_of
+    original = seeded_runs.scenario_of
 
     def scenario_of(rng: Random) -> Scenario:
         scenario = original(rng)
         return replace(scenario, network=replace(scenario.network, lost=0.1))
 
-    one = patch.object(faults, "SHAPES", (torn,)), patch.object(shapes, "SHAPES", (torn,))
-    with together(*one, patch.object(faults, "scenario_of", scenario_of)):
-        shapes.case_of.cache_clear()
+    one = patch.object(seeded_runs, "SHAPES", (torn,)), patch.object(topologies, "SHAPES", (torn,))
+    with together(*one, patch.object(seeded_runs, "scenario_of", scenario_of)):
+        topologies.case_of.cache_clear()
         try:
             yield
         finally:
-            shapes.case_of.cache_clear()
+            topologies.case_of.cache_clear()
 
 
 def children_told_at_once() -> Patch:

@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from tailrace.sim.faults import SimulationFailure, run_seed
+from tailrace.sim.faults.seeded_runs import SimulationFailure, run_seed
 
 FOLDER = Path(__file__).parent / "golden"
 SEEDS = 3_000

@@ -19,7 +19,7 @@ import broken_room as room
 import broken_techniques as techniques
 from broken_protocol import Patch
 
-from tailrace.sim.faults import SimulationFailure, run_seed
+from tailrace.sim.faults.seeded_runs import SimulationFailure, run_seed
 
 AHEAD = "is ahead of"
 DOUBLED = r"sink \w+: doubled"

@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 from tailrace.policy.hedging.api import MOST_HEDGES
 from tailrace.sim import Forest, Model, Report
-from tailrace.sim.queues import Job
-from tailrace.sim.stage import StageAtWork
+from tailrace.sim.load.queues import Job
+from tailrace.sim.load.stage import StageAtWork
 
 
 class Planned:

@@ -16,10 +16,10 @@ from golden_outcomes import differences
 
 from tailrace.core.protocol.ledger import Ledger, Root
 from tailrace.policy.hedging.api import MOST_HEDGES
-from tailrace.sim import faults
 from tailrace.sim.__main__ import run_chunk
-from tailrace.sim.faults import MAX_EVENTS, Outcome, SimulationFailure, run_seed
-from tailrace.sim.shapes import SHAPES
+from tailrace.sim.faults import seeded_runs
+from tailrace.sim.faults.seeded_runs import MAX_EVENTS, Outcome, SimulationFailure, run_seed
+from tailrace.sim.faults.topologies import SHAPES
 
 SEEDS = 2_400
 OTHER_SEEDS = 300  # in each of the other modes
@@ -118,7 +118,7 @@ def test_the_limit_of_events_is_generous(outcomes: list[Outcome]) -> None:
 
 def test_a_seed_is_the_same_run_in_any_process() -> None:
     seeds = range(40, 60)
-    code = f"from tailrace.sim.faults import run_seed; print([run_seed(seed) for seed in {seeds!r}])"
+    code = f"from tailrace.sim.faults.seeded_runs import run_seed; print([run_seed(seed) for seed in {seeds!r}])"
     here = str([run_seed(seed) for seed in seeds])
     for hash_seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -172,5 +172,5 @@ def test_a_failure_names_its_seed_and_how_to_repeat_it() -> None:
 
 
 def test_a_run_that_gets_nowhere_is_stuck() -> None:
-    with patch.object(faults, "MAX_EVENTS", 10), pytest.raises(SimulationFailure, match="the run never finished"):
+    with patch.object(seeded_runs, "MAX_EVENTS", 10), pytest.raises(SimulationFailure, match="the run never finished"):
         run_seed(0)

@@ -11,8 +11,8 @@ from broken_protocol import Patch, losses_unnoticed, prefix_on_complete, split_s
 from click.testing import CliRunner
 
 from tailrace.sim.__main__ import main
-from tailrace.sim.faults import run_seed
-from tailrace.sim.journal import Journal
+from tailrace.sim.faults.journal import Journal
+from tailrace.sim.faults.seeded_runs import run_seed
 
 
 @pytest.mark.soak

@@ -12,7 +12,7 @@ from mutations import MUTATIONS, Mutation, Verdict, try_out
 
 from tailrace.core.protocol.ledger import Ledger
 from tailrace.core.routing.router import LaneOut
-from tailrace.sim.faults import run_seed
+from tailrace.sim.faults.seeded_runs import run_seed
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
 

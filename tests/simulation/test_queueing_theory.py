@@ -26,8 +26,8 @@ from tailrace.sim import (
     Uniform,
     simulate,
 )
-from tailrace.sim.erlang import mean_wait
-from tailrace.sim.model import Link, Node, Order
+from tailrace.sim.load.erlang import mean_wait
+from tailrace.sim.load.models.model import Link, Node, Order
 
 SEEDS = range(12)
 TUPLES = 20_000

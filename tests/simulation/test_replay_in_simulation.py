@@ -12,7 +12,7 @@ from tailrace.clock import MILLISECOND_NS as MS
 from tailrace.errors import OptionError
 from tailrace.policy import ReplayRule, adaptive_timeout, du_timeout, fixed_timeout, replicate
 from tailrace.sim import Constant, Exponential, Model, Poisson, Report, Stage, Stalls, named_replay, simulate
-from tailrace.sim.stage import StageAtWork
+from tailrace.sim.load.stage import StageAtWork
 
 
 def stalling(load: float, rule: ReplayRule | None) -> Report:

@@ -18,7 +18,7 @@ from tailrace.core.protocol.messages import Members, Position, Techniques
 from tailrace.core.tasks.base import ObservedTask, PlainTask, Task
 from tailrace.core.tasks.deferred import BatchTask
 from tailrace.policy.techniques import PLAIN
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology
 

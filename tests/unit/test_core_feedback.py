@@ -24,7 +24,7 @@ from tailrace.errors import TailraceError
 from tailrace.policy import least_work
 from tailrace.policy.groupings.api import ALL, FIRST, HELD
 from tailrace.policy.groupings.feedback import Message
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology
 

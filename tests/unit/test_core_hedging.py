@@ -25,7 +25,7 @@ from tailrace.policy.groupings.pull.receiver import Credit
 from tailrace.policy.hedging.api import ReplayRule
 from tailrace.policy.techniques import PLAIN, Tail
 from tailrace.runtime.driver.load import LoadMeter
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Topology
 

@@ -16,7 +16,7 @@ from tailrace.core.protocol.messages import Position, Recover
 from tailrace.core.source_checks import check_reader
 from tailrace.core.tasks.source import SourceTask
 from tailrace.errors import TailraceError, TopologyError
-from tailrace.sim.shapes import SimSink
+from tailrace.sim.faults.topologies import SimSink
 from tailrace.testing import ManualClock
 from tailrace.topology import Topology
 

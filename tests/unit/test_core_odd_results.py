@@ -21,7 +21,7 @@ from tailrace.core.tasks.stages import CommitSinkStage, FilterStage, FlatMapStag
 from tailrace.errors import Fenced, TailraceError, TaskError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, fields, least_work, osg, partial_key, shuffle
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.topology import OnError, Port, Role, Topology
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tailrace.core.plan.plan import EdgePlan, Plan, make_plan
 from tailrace.policy import broadcast, fields, local, shuffle
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.topology import Stream, Topology, union
 
 

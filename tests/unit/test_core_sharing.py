@@ -16,7 +16,7 @@ from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import broadcast, fields, least_work, local, partial_key, pull, shuffle
 from tailrace.policy.groupings.feedback import Message
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology
 

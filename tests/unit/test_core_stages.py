@@ -34,7 +34,7 @@ from tailrace.core.tasks.stages import (
 from tailrace.errors import Fenced, TaskError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import local, shuffle
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import OnError, Port, Topology
 

@@ -21,7 +21,7 @@ from tailrace.core.tasks.deferred import AsyncTask, BatchTask
 from tailrace.core.tasks.source import ASK_AGAIN_NS, SourceTask
 from tailrace.errors import TaskError
 from tailrace.metrics.counters import TaskCounters
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.errors import OptionError
-from tailrace.sim.erlang import erlang_c, mean_wait
+from tailrace.sim.load.erlang import erlang_c, mean_wait
 
 
 def by_states(servers: int, offered: float) -> float:

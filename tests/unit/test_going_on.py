@@ -17,7 +17,7 @@ from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
 from tailrace.runtime.execution.sender import Sender
 from tailrace.runtime.execution.task_host import SLICE_NS, STRAIGHT_ON, TaskHost
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.topology import Kind, Topology
 
 LONG_S = 2 * SLICE_NS / SECOND_NS

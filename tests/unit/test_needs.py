@@ -18,7 +18,7 @@ from tailrace.runtime.resource_needs import (
     links_of,
     why_no_rings,
 )
-from tailrace.sim.shapes import SimSink, SimSource, mark
+from tailrace.sim.faults.topologies import SimSink, SimSource, mark
 from tailrace.topology import Topology
 
 MANY = 1 << 62

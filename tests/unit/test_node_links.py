@@ -16,7 +16,7 @@ from tailrace.errors import ProtocolError
 from tailrace.runtime.send_order import node_uplinks
 from tailrace.runtime.send_order.node_uplinks import NodeLinks
 from tailrace.runtime.send_order.shared_words import SharedLink
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing.processes import wait_until
 from tailrace.topology import Topology
 

@@ -22,7 +22,7 @@ from tailrace.runtime.links.frames import BUNDLES, decode_bundles, encode
 from tailrace.runtime.links.link import OutLink
 from tailrace.runtime.shared_queues.node_queue import NodeQueue
 from tailrace.runtime.shared_queues.pool import Pool
-from tailrace.sim.shapes import SimSink, SimSource, mark
+from tailrace.sim.faults.topologies import SimSink, SimSource, mark
 from tailrace.testing import ManualClock
 from tailrace.topology import Kind, Topology
 

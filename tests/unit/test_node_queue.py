@@ -22,7 +22,7 @@ from tailrace.ring.segment import FOLDER
 from tailrace.runtime.links.channels import offer_ring, take_ring
 from tailrace.runtime.links.frames import decode_bundles, encode
 from tailrace.runtime.shared_queues.node_queue import LOOK_AGAIN_NS, MOST, NodeQueue
-from tailrace.sim.shapes import SimSink, SimSource, mark
+from tailrace.sim.faults.topologies import SimSink, SimSource, mark
 from tailrace.testing.clock import ManualClock
 from tailrace.topology import Topology
 

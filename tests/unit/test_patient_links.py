@@ -24,7 +24,7 @@ from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.runtime.links.channels import Channel, offer_ring, take_ring
 from tailrace.runtime.links.frames import ACKS, NOTES, encode_folds, encode_notes
 from tailrace.runtime.links.link import OutLink
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.topology import Kind, Topology
 
 ROOM = 4

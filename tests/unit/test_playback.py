@@ -9,10 +9,10 @@ import pytest
 
 from tailrace.errors import OptionError
 from tailrace.policy.hashing import stable_hash
-from tailrace.sim.calibration import calibrate
-from tailrace.sim.playback import Playback
-from tailrace.sim.trace import EdgeShape, OperatorShape, RunTrace, Shape
-from tailrace.sim.units import units_of
+from tailrace.sim.traces.calibration import calibrate
+from tailrace.sim.traces.playback import Playback
+from tailrace.sim.traces.run_trace import EdgeShape, OperatorShape, RunTrace, Shape
+from tailrace.sim.traces.stage_units import units_of
 from tailrace.topology import Port, Role
 
 HOP_NS = 50_000

@@ -28,7 +28,7 @@ from tailrace.runtime.links import frames as wire
 from tailrace.runtime.links.channels import Channel
 from tailrace.runtime.links.frames import FrameReader, decode_bundles
 from tailrace.runtime.links.link import OutLink
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Topology
 

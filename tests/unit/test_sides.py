@@ -19,7 +19,7 @@ from tailrace.core.tasks.base import Task
 from tailrace.policy.hedging.api import MOST_HEDGES, ReplayRule
 from tailrace.policy.hedging.disjoint_halves import Sides
 from tailrace.policy.techniques import PLAIN, Tail
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Topology
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tailrace.clock import SECOND_NS
-from tailrace.sim.links import Lane
-from tailrace.sim.model import Link
+from tailrace.sim.load.models.model import Link
+from tailrace.sim.load.network import Lane
 
 LATENCY_NS = 100
 

@@ -34,8 +34,8 @@ from tailrace.sim import (
     read_model,
     simulate,
 )
-from tailrace.sim.queues import Fifo, ShortestFirst
-from tailrace.sim.report import Report
+from tailrace.sim.load.queues import Fifo, ShortestFirst
+from tailrace.sim.load.report import Report
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "models" / "content.toml"
 HERE = Path()

@@ -25,7 +25,7 @@ from tailrace.runtime.execution.async_runner import AsyncRunner
 from tailrace.runtime.execution.runner import Runner
 from tailrace.runtime.execution.stuck_calls import WARN_NS, StuckCalls
 from tailrace.runtime.execution.task_host import TaskHost
-from tailrace.sim.shapes import SimSink, SimSource
+from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing.processes import wait_until
 from tailrace.topology import Kind, Topology
 

@@ -18,7 +18,7 @@ from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.runtime.links.channels import Channel, outgoing
 from tailrace.runtime.links.frames import BUNDLES, encode
 from tailrace.runtime.shared_queues.pool import Pool
-from tailrace.sim.shapes import SimSink, SimSource, mark
+from tailrace.sim.faults.topologies import SimSink, SimSource, mark
 from tailrace.testing import ManualClock
 from tailrace.topology import Kind, Topology
 

@@ -18,7 +18,7 @@ from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
 from tailrace.core.queues.shared import SharedQueue, Tap
 from tailrace.core.tasks.base import Task
-from tailrace.sim.shapes import SimSink, SimSource, mark
+from tailrace.sim.faults.topologies import SimSink, SimSource, mark
 from tailrace.testing import ManualClock
 from tailrace.topology import Topology
 

@@ -16,7 +16,7 @@ from tailrace.core.protocol.lineage import child_lineages, root_lineage
 from tailrace.errors import OptionError
 from tailrace.metrics.recording import END, ROOTS, TUPLES, VERSION, block, file_name, preamble
 from tailrace.runtime.worker.recorder import describe
-from tailrace.sim.trace import RunTrace, read_trace
+from tailrace.sim.traces.run_trace import RunTrace, read_trace
 
 SECOND = 1_000_000_000
 

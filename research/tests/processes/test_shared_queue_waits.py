@@ -8,7 +8,7 @@ import pytest
 
 import tailrace as tr
 from tailrace.sim import Queue, Scope, simulate
-from tailrace.sim.erlang import mean_wait
+from tailrace.sim.load.erlang import mean_wait
 from tailrace_research.bench.workloads import Draw, Outcome, Workload, run_workload
 from tailrace_research.bench.workloads.content import exponential
 

@@ -105,8 +105,8 @@ def what_if(
 
 
 def _play(folder: Path, edges: tuple[str, ...], policies: tuple[str, ...], seed: int) -> list[Any]:
-    from tailrace.sim.playback import Playback
-    from tailrace.sim.trace import read_trace
+    from tailrace.sim.traces.playback import Playback
+    from tailrace.sim.traces.run_trace import read_trace
 
     trace = read_trace(folder)
     for note in trace.notes:

@@ -4,17 +4,17 @@
 """
 
 from tailrace.policy.hedging.by_name import named_replay
-from tailrace.sim.arrivals import Paced, Poisson, Recorded
-from tailrace.sim.comparison import backlog_chart, latency_chart, render_comparison
-from tailrace.sim.forest import Forest, grow
-from tailrace.sim.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls
-from tailrace.sim.modelfile import parse_model, read_model
-from tailrace.sim.playback import Playback
-from tailrace.sim.policies import POLICIES, named_policy
-from tailrace.sim.report import Report, StageReport
-from tailrace.sim.service import ByContent, Constant, Exponential, Lognormal, Trace, Uniform
-from tailrace.sim.simulate import simulate
-from tailrace.sim.trace import read_trace
+from tailrace.sim.load.comparison import backlog_chart, latency_chart, render_comparison
+from tailrace.sim.load.forest import Forest, grow
+from tailrace.sim.load.models.arrivals import Paced, Poisson, Recorded
+from tailrace.sim.load.models.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls
+from tailrace.sim.load.models.model_file import parse_model, read_model
+from tailrace.sim.load.models.service import ByContent, Constant, Exponential, Lognormal, Trace, Uniform
+from tailrace.sim.load.policies import POLICIES, named_policy
+from tailrace.sim.load.report import Report, StageReport
+from tailrace.sim.load.simulate import simulate
+from tailrace.sim.traces.playback import Playback
+from tailrace.sim.traces.run_trace import read_trace
 
 __all__ = [
     "POLICIES",

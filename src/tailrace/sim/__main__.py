@@ -9,7 +9,7 @@ from itertools import repeat
 
 import click
 
-from tailrace.sim.faults import Outcome, SimulationFailure, run_seed
+from tailrace.sim.faults.seeded_runs import Outcome, SimulationFailure, run_seed
 
 CHUNK = 100
 

@@ -9,8 +9,8 @@ import pytest
 
 from tailrace.errors import OptionError
 from tailrace.policy import SendScheduler, fifo, lbf, lbf_work, round_robin
-from tailrace.sim.nodesending import FIRST_COME, NODE, SPLIT, simulate_node
-from tailrace.sim.sending import SendingResult, simulate_sending
+from tailrace.sim.load.sending.node_uplink import FIRST_COME, NODE, SPLIT, simulate_node
+from tailrace.sim.load.sending.worker_uplink import SendingResult, simulate_sending
 from tailrace_research.bench.tail.send.bursts import MOST_TUPLES, TASKS, Bursts, draw_bursts, home
 
 CONSERVING = [lbf(), lbf_work(20), fifo(), round_robin()]

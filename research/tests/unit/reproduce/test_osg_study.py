@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.sim.report import Report
+from tailrace.sim.load.report import Report
 from tailrace_research.reproduce.osg.simulations import (
     AFTER,
     BEFORE,

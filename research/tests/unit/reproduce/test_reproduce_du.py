@@ -10,7 +10,7 @@ import pytest
 
 import tailrace
 from tailrace.clock import SECOND_NS
-from tailrace.sim.erlang import mean_wait
+from tailrace.sim.load.erlang import mean_wait
 from tailrace_research.reproduce.du.figures import MEASURED, SHARED_LOAD
 from tailrace_research.reproduce.du.models import EXPERIMENTS, TECHNIQUES
 from tailrace_research.reproduce.du.study import DU, converged_s, run_cell

@@ -27,7 +27,7 @@ from tailrace.policy import (
 from tailrace.policy.keys import Key
 from tailrace.policy.techniques import NODE, PLAIN, Tail
 from tailrace.sim import Queue, Scope, simulate
-from tailrace.sim.policies import itself
+from tailrace.sim.load.policies import itself
 from tailrace_research.bench.tail.run import SIMULATED, Row, Samples, TailSizes, latency_figures, ratios
 from tailrace_research.bench.tail.table import groupings_table
 from tailrace_research.bench.turns import Contest, Figures

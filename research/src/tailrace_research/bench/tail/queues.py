@@ -15,7 +15,7 @@ from typing import Final
 from tailrace.clock import MILLISECOND_NS
 from tailrace.policy.techniques import Tail
 from tailrace.sim import Queue, Scope, simulate
-from tailrace.sim.erlang import mean_wait
+from tailrace.sim.load.erlang import mean_wait
 from tailrace_research.bench.tail.groupings import LINK_NS, WORKERS
 from tailrace_research.bench.tail.run import (
     SIMULATED,

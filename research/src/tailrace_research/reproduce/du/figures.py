@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tailrace.chart import Chart, Point, Series
-from tailrace.sim.erlang import mean_wait
+from tailrace.sim.load.erlang import mean_wait
 from tailrace_research.reproduce.intervals import JOIN_T, interval_sql, statistics_sql
 from tailrace_research.reproduce.study import Cells, Claim, Figure, Row
 

@@ -20,9 +20,9 @@ from tailrace.policy.hedging.adaptive import adaptive_timeout
 from tailrace.policy.hedging.api import ReplayRule
 from tailrace.policy.hedging.du import du_timeout
 from tailrace.policy.hedging.replicate import replicate
-from tailrace.sim.arrivals import Poisson
-from tailrace.sim.model import Model, Node, Queue, Scope, Stage, Stalls
-from tailrace.sim.service import Constant, Exponential
+from tailrace.sim.load.models.arrivals import Poisson
+from tailrace.sim.load.models.model import Model, Node, Queue, Scope, Stage, Stalls
+from tailrace.sim.load.models.service import Constant, Exponential
 
 STALLS = Stalls(share=0.01, factor=50)
 HICCUPS = Stalls(share=0.001, factor=20)

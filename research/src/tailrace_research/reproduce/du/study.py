@@ -15,10 +15,10 @@ from typing import Any
 
 from tailrace.clock import MILLISECOND_NS as MS
 from tailrace.clock import SECOND_NS
-from tailrace.sim.forest import Forest, grow
-from tailrace.sim.model import Model, Queue, Scope
-from tailrace.sim.report import Report
-from tailrace.sim.simulate import simulate
+from tailrace.sim.load.forest import Forest, grow
+from tailrace.sim.load.models.model import Model, Queue, Scope
+from tailrace.sim.load.report import Report
+from tailrace.sim.load.simulate import simulate
 from tailrace_research.reproduce.du.figures import (
     CONTENT_LOADS,
     EQUAL_LOADS,

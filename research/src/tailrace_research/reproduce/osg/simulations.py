@@ -14,12 +14,12 @@ from typing import Any
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.policy import Grouping, full_knowledge, least_work, osg, power_of_two, pull, shuffle
-from tailrace.sim.arrivals import Paced
-from tailrace.sim.model import Link, Model, Node, Slowdown
-from tailrace.sim.policies import itself
-from tailrace.sim.report import Report
-from tailrace.sim.service import ByContent
-from tailrace.sim.simulate import simulate
+from tailrace.sim.load.models.arrivals import Paced
+from tailrace.sim.load.models.model import Link, Model, Node, Slowdown
+from tailrace.sim.load.models.service import ByContent
+from tailrace.sim.load.policies import itself
+from tailrace.sim.load.report import Report
+from tailrace.sim.load.simulate import simulate
 
 MS = MILLISECOND_NS
 

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import count
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.sim.sending import SendingResult
+from tailrace.sim.load.sending.worker_uplink import SendingResult
 from tailrace_research.bench.tail.run import SIMULATED, Result, Samples, TailSizes, ratios
 from tailrace_research.bench.tail.send.bursts import BurstOutcome, Bursts, draw_bursts
 from tailrace_research.bench.turns import Contest, Figures, range_of

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from random import Random
 
 from tailrace.policy import SendScheduler, Tail, fifo, lbf, lbf_work, round_robin
-from tailrace.sim.sending import simulate_sending
+from tailrace.sim.load.sending.worker_uplink import simulate_sending
 from tailrace_research.bench.tail.run import SIMULATED, Result, Row, Samples, TailSizes
 from tailrace_research.bench.tail.send import kernel as tail_send_kernel
 from tailrace_research.bench.tail.send import node as tail_send_node

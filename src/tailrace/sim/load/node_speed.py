@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from tailrace.sim.model import Node
+from tailrace.sim.load.models.model import Node
 
 
 class Pace:

@@ -14,8 +14,8 @@ from random import Random
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import Entry
 from tailrace.core.protocol.driver_rows import Place
-from tailrace.sim.cluster import MAX_RESTARTS, Cluster
-from tailrace.sim.shapes import Case, Row
+from tailrace.sim.faults.cluster import MAX_RESTARTS, Cluster
+from tailrace.sim.faults.topologies import Case, Row
 
 MS = MILLISECOND_NS
 JOB = "other"

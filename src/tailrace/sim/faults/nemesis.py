@@ -13,7 +13,7 @@ from tailrace.clock import MILLISECOND_NS
 from tailrace.core.protocol.coordinator import Coordinator, Phase
 
 if TYPE_CHECKING:
-    from tailrace.sim.cluster import Cluster
+    from tailrace.sim.faults.cluster import Cluster
 
 MS = MILLISECOND_NS
 

@@ -36,17 +36,17 @@ from tailrace.core.tasks.deferred import BatchTask
 from tailrace.core.tasks.source import SourceTask
 from tailrace.errors import Fenced
 from tailrace.policy.techniques import NODE
-from tailrace.sim.nodequeue import NodeQueue
-from tailrace.sim.polls import READY, FitfulReader
-from tailrace.sim.room import Frame, Gates, Way
-from tailrace.sim.scheduled import SimSendLoop
-from tailrace.sim.shapes import MACHINE
-from tailrace.sim.store import DriverWriter, StoreWriter
-from tailrace.sim.wires import SimLinks, Threads
+from tailrace.sim.faults.bounds import Frame, Gates, Way
+from tailrace.sim.faults.links import SimLinks, Threads
+from tailrace.sim.faults.node_queue import NodeQueue
+from tailrace.sim.faults.polls import READY, FitfulReader
+from tailrace.sim.faults.send_loop import SimSendLoop
+from tailrace.sim.faults.sinks.store import DriverWriter, StoreWriter
+from tailrace.sim.faults.topologies import MACHINE
 from tailrace.topology import Role
 
 if TYPE_CHECKING:
-    from tailrace.sim.cluster import Cluster
+    from tailrace.sim.faults.cluster import Cluster
 
 MS = MILLISECOND_NS
 

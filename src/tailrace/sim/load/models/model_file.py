@@ -13,10 +13,10 @@ from typing import Any
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from tailrace.errors import OptionError, did_you_mean, shorten
 from tailrace.policy.hashing import stable_hash
-from tailrace.sim.arrivals import Arrivals, Paced, Poisson, Recorded
-from tailrace.sim.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls
-from tailrace.sim.policies import named_policy
-from tailrace.sim.service import ByContent, Constant, Exponential, Lognormal, Service, Trace, Uniform
+from tailrace.sim.load.models.arrivals import Arrivals, Paced, Poisson, Recorded
+from tailrace.sim.load.models.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls
+from tailrace.sim.load.models.service import ByContent, Constant, Exponential, Lognormal, Service, Trace, Uniform
+from tailrace.sim.load.policies import named_policy
 
 _UNITS = {"_s": SECOND_NS, "_ms": MILLISECOND_NS, "_us": MICROSECOND_NS}
 _ENUMS: dict[str, type[Enum]] = {"scope": Scope, "order": Order}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tailrace.chart import Chart, Point, Series
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
-from tailrace.sim.report import PERCENTILES, Report
+from tailrace.sim.load.report import PERCENTILES, Report
 
 CDF_POINTS = 100
 

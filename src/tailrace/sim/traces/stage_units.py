@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tailrace.sim.trace import EdgeShape, OperatorShape, RunTrace, Shape
+from tailrace.sim.traces.run_trace import EdgeShape, OperatorShape, RunTrace, Shape
 from tailrace.topology import Role
 
 SENT_BY_SOURCE = -1

@@ -12,8 +12,8 @@ from random import Random
 from tailrace.clock import MILLISECOND_NS
 from tailrace.policy.hedging.api import MOST_HEDGES, ReplayRule
 from tailrace.policy.hedging.least_waiting import Elsewhere
-from tailrace.sim.agenda import WAKE, Agenda
-from tailrace.sim.roots import Roots
+from tailrace.sim.load.agenda import WAKE, Agenda
+from tailrace.sim.load.roots import Roots
 
 OBSERVE_EVERY_NS = 100 * MILLISECOND_NS
 WINDOW = 10

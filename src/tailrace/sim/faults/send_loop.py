@@ -15,7 +15,7 @@ from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.send_order.fifo import fifo
 
 if TYPE_CHECKING:
-    from tailrace.sim.process import SimWorker
+    from tailrace.sim.faults.process import SimWorker
 
 STUCK = 0.1
 """Of all turns: the receiver takes nothing."""

@@ -16,7 +16,7 @@ from tailrace.core.protocol.coordinator import Coordinator
 from tailrace.core.protocol.messages import Command, Persist
 
 if TYPE_CHECKING:
-    from tailrace.sim.cluster import Cluster
+    from tailrace.sim.faults.cluster import Cluster
 
 MS = MILLISECOND_NS
 

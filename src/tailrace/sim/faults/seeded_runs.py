@@ -22,17 +22,17 @@ from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.send_order.fifo import fifo
 from tailrace.policy.send_order.largest_backlog import lbf, lbf_work
 from tailrace.policy.techniques import NODE, WORKER, Tail
-from tailrace.sim.cluster import BACKSTOP_NS, Cluster, Crashes, Network, Observer
-from tailrace.sim.commits import SlowCommits
-from tailrace.sim.driver import hardship_of
-from tailrace.sim.eager import Eager
-from tailrace.sim.nemesis import Nemesis
-from tailrace.sim.polls import polls_of
-from tailrace.sim.process import Link, SimWorker
-from tailrace.sim.room import Bounds, room_of
-from tailrace.sim.shapes import SHAPES, Case, Row, case_of
-from tailrace.sim.sinkfaults import OtherRun, bring_about, sink_faults_of
-from tailrace.sim.wires import link_faults_of
+from tailrace.sim.faults.bounds import Bounds, room_of
+from tailrace.sim.faults.cluster import BACKSTOP_NS, Cluster, Crashes, Network, Observer
+from tailrace.sim.faults.driver import hardship_of
+from tailrace.sim.faults.eager_hedging import Eager
+from tailrace.sim.faults.links import link_faults_of
+from tailrace.sim.faults.nemesis import Nemesis
+from tailrace.sim.faults.polls import polls_of
+from tailrace.sim.faults.process import Link, SimWorker
+from tailrace.sim.faults.sinks.faults import OtherRun, bring_about, sink_faults_of
+from tailrace.sim.faults.sinks.slow_commits import SlowCommits
+from tailrace.sim.faults.topologies import SHAPES, Case, Row, case_of
 
 MS = MILLISECOND_NS
 MAX_EVENTS = 100_000

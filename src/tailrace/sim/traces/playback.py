@@ -16,15 +16,15 @@ from tailrace.errors import OptionError, did_you_mean
 from tailrace.policy.groupings.api import Grouping
 from tailrace.policy.hedging.api import MOST_HEDGES
 from tailrace.policy.keys import Key
-from tailrace.sim.arrivals import Recorded
-from tailrace.sim.calibration import Costs, calibrate
-from tailrace.sim.forest import Forest
-from tailrace.sim.model import SOURCE, Link, Model, Node, Queue, Scope, Stage
-from tailrace.sim.policies import itself, named_policy
-from tailrace.sim.report import Report
-from tailrace.sim.simulate import simulate
-from tailrace.sim.trace import RunTrace
-from tailrace.sim.units import Unit, Units, units_of
+from tailrace.sim.load.forest import Forest
+from tailrace.sim.load.models.arrivals import Recorded
+from tailrace.sim.load.models.model import SOURCE, Link, Model, Node, Queue, Scope, Stage
+from tailrace.sim.load.policies import itself, named_policy
+from tailrace.sim.load.report import Report
+from tailrace.sim.load.simulate import simulate
+from tailrace.sim.traces.calibration import Costs, calibrate
+from tailrace.sim.traces.run_trace import RunTrace
+from tailrace.sim.traces.stage_units import Unit, Units, units_of
 from tailrace.topology import Role
 
 RECORDED = "recorded"

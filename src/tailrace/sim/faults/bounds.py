@@ -20,8 +20,8 @@ from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.source import SourceTask
 
 if TYPE_CHECKING:
-    from tailrace.sim.cluster import Cluster
-    from tailrace.sim.process import Link, SimWorker
+    from tailrace.sim.faults.cluster import Cluster
+    from tailrace.sim.faults.process import Link, SimWorker
 
 MS = MILLISECOND_NS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tailrace.clock import SECOND_NS
-from tailrace.sim.model import APART, Link, Model
+from tailrace.sim.load.models.model import APART, Link, Model
 
 
 class Lane:

@@ -17,15 +17,15 @@ from tailrace.policy.groupings.shuffle import Shuffle
 from tailrace.policy.hashing import stable_hash
 from tailrace.policy.hedging.disjoint_halves import Sides
 from tailrace.policy.hedging.least_waiting import Elsewhere
-from tailrace.sim.agenda import DELIVER, EMIT, FINISH, TO_SENDER, TO_TASK, Agenda
-from tailrace.sim.forest import Forest
-from tailrace.sim.hedging import Hedging
-from tailrace.sim.links import Network
-from tailrace.sim.model import Model, Order, Scope, Stage
-from tailrace.sim.pace import Pace
-from tailrace.sim.queues import Fifo, Job, ShortestFirst, TaskQueue
-from tailrace.sim.report import StageReport
-from tailrace.sim.roots import Roots
+from tailrace.sim.load.agenda import DELIVER, EMIT, FINISH, TO_SENDER, TO_TASK, Agenda
+from tailrace.sim.load.forest import Forest
+from tailrace.sim.load.hedging import Hedging
+from tailrace.sim.load.models.model import Model, Order, Scope, Stage
+from tailrace.sim.load.network import Network
+from tailrace.sim.load.node_speed import Pace
+from tailrace.sim.load.queues import Fifo, Job, ShortestFirst, TaskQueue
+from tailrace.sim.load.report import StageReport
+from tailrace.sim.load.roots import Roots
 
 IDLE = -1
 

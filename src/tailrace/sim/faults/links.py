@@ -22,9 +22,9 @@ from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.source import SourceTask
 
 if TYPE_CHECKING:
-    from tailrace.sim.cluster import Cluster
-    from tailrace.sim.process import SimWorker
-    from tailrace.sim.room import Way
+    from tailrace.sim.faults.bounds import Way
+    from tailrace.sim.faults.cluster import Cluster
+    from tailrace.sim.faults.process import SimWorker
 
 MS = MILLISECOND_NS
 

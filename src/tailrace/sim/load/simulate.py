@@ -12,15 +12,15 @@ from itertools import cycle, islice
 
 from tailrace.policy.groupings.api import Grouping
 from tailrace.policy.hedging.api import ReplayRule
-from tailrace.sim.agenda import DELIVER, FINISH, TO_SENDER, TO_TASK, WAKE, Agenda
-from tailrace.sim.forest import Forest, grow
-from tailrace.sim.hedging import Hedging
-from tailrace.sim.links import Network, source_machines
-from tailrace.sim.model import SOURCE, Model
-from tailrace.sim.policies import named_policy
-from tailrace.sim.report import Report
-from tailrace.sim.roots import Roots
-from tailrace.sim.stage import Sender, StageAtWork, Ways, World
+from tailrace.sim.load.agenda import DELIVER, FINISH, TO_SENDER, TO_TASK, WAKE, Agenda
+from tailrace.sim.load.forest import Forest, grow
+from tailrace.sim.load.hedging import Hedging
+from tailrace.sim.load.models.model import SOURCE, Model
+from tailrace.sim.load.network import Network, source_machines
+from tailrace.sim.load.policies import named_policy
+from tailrace.sim.load.report import Report
+from tailrace.sim.load.roots import Roots
+from tailrace.sim.load.stage import Sender, StageAtWork, Ways, World
 
 
 def simulate(

@@ -15,7 +15,7 @@ from random import Random
 from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError
 from tailrace.policy.hedging.api import MOST_HEDGES
-from tailrace.sim.model import SOURCE, Model, Stage, Stalls
+from tailrace.sim.load.models.model import SOURCE, Model, Stage, Stalls
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from statistics import median
 
-from tailrace.sim.trace import RunTrace
-from tailrace.sim.units import SENT_BY_SOURCE, Unit, Units, tuples_by_task
+from tailrace.sim.traces.run_trace import RunTrace
+from tailrace.sim.traces.stage_units import SENT_BY_SOURCE, Unit, Units, tuples_by_task
 
 FEW = 20
 """Samples below which a figure says nothing."""

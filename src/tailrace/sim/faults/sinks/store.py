@@ -13,8 +13,8 @@ from functools import partial
 from tailrace.connector import Entry
 from tailrace.core.protocol.driver_rows import DriverRows, Place
 from tailrace.errors import Fenced
-from tailrace.sim.journal import Journal
-from tailrace.sim.shapes import Row
+from tailrace.sim.faults.journal import Journal
+from tailrace.sim.faults.topologies import Row
 
 
 class Store:

@@ -14,7 +14,7 @@ from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.stages import CommitSinkStage
 
 if TYPE_CHECKING:
-    from tailrace.sim.process import SimWorker
+    from tailrace.sim.faults.process import SimWorker
 
 MS = MILLISECOND_NS
 

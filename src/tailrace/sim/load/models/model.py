@@ -8,8 +8,8 @@ from functools import cached_property
 
 from tailrace.errors import OptionError, did_you_mean
 from tailrace.policy.groupings.api import Grouping
-from tailrace.sim.arrivals import Arrivals
-from tailrace.sim.service import Service
+from tailrace.sim.load.models.arrivals import Arrivals
+from tailrace.sim.load.models.service import Service
 
 APART = -1
 """The node of a sender that shares a node with no task."""

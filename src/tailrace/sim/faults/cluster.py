@@ -32,17 +32,17 @@ from tailrace.core.protocol.worker_deaths import SILENCE
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.source import SourceTask
 from tailrace.policy.techniques import PLAIN, Tail, Techniques
-from tailrace.sim.commits import SlowCommits
-from tailrace.sim.driver import NONE, Driver, Hardship
-from tailrace.sim.engine import Engine
-from tailrace.sim.journal import Journal
-from tailrace.sim.nemesis import MAX_DEATHS
-from tailrace.sim.nodequeue import NodeQueue
-from tailrace.sim.polls import READY, Polls
-from tailrace.sim.process import Link, SimWorker
-from tailrace.sim.room import Bounds
-from tailrace.sim.store import Store
-from tailrace.sim.wires import NO_FAULTS, LinkFaults, Wires
+from tailrace.sim.faults.bounds import Bounds
+from tailrace.sim.faults.driver import NONE, Driver, Hardship
+from tailrace.sim.faults.events import Engine
+from tailrace.sim.faults.journal import Journal
+from tailrace.sim.faults.links import NO_FAULTS, LinkFaults, Wires
+from tailrace.sim.faults.nemesis import MAX_DEATHS
+from tailrace.sim.faults.node_queue import NodeQueue
+from tailrace.sim.faults.polls import READY, Polls
+from tailrace.sim.faults.process import Link, SimWorker
+from tailrace.sim.faults.sinks.slow_commits import SlowCommits
+from tailrace.sim.faults.sinks.store import Store
 from tailrace.topology import Role
 
 MS = MILLISECOND_NS

@@ -1,0 +1,1 @@
+"""The production core among simulated processes that fail: is anything lost?"""

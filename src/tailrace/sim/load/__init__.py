@@ -1,0 +1,1 @@
+"""Policies on virtual time: what would they do to a workload?"""

@@ -1,0 +1,1 @@
+"""A workload and a cluster, as values."""

@@ -1,0 +1,1 @@
+"""Tasks that send over one uplink, on virtual time."""

@@ -1,0 +1,1 @@
+"""Recorded runs: read, calibrated, and played again."""
