@@ -71,9 +71,9 @@ from tailrace.version import VERSION
 
 if TYPE_CHECKING:
     from tailrace import sim
-    from tailrace.spark.data_sink import to_data_source
-    from tailrace.spark.data_source import from_data_source
-    from tailrace.spark.dataframe import from_dataframe
+    from tailrace.spark.connectors.data_sink import to_data_source
+    from tailrace.spark.connectors.data_source import from_data_source
+    from tailrace.spark.connectors.dataframe import from_dataframe
     from tailrace.spark.session import local_session
 
 __version__ = VERSION
@@ -143,10 +143,10 @@ __all__ = [
 set_launcher(launch)
 
 _ON_SPARK = {
-    "from_data_source": "data_source",
-    "from_dataframe": "dataframe",
+    "from_data_source": "connectors.data_source",
+    "from_dataframe": "connectors.dataframe",
     "local_session": "session",
-    "to_data_source": "data_sink",
+    "to_data_source": "connectors.data_sink",
 }
 
 

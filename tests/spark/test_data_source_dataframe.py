@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 import tailrace as tr
 from tailrace.connector import SplitStart
 from tailrace.errors import OptionError, TailraceError
-from tailrace.spark.dataframe import from_dataframe, sweep
+from tailrace.spark.connectors.dataframe import from_dataframe, sweep
 from tailrace.testing.connectors import check_source
 
 

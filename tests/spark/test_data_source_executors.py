@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from sparkkit import MASTER, Sessions, executor_of, running_on
 
 import tailrace as tr
-from tailrace.spark.data_sink import to_data_source
-from tailrace.spark.data_source import from_data_source
-from tailrace.spark.dataframe import from_dataframe
+from tailrace.spark.connectors.data_sink import to_data_source
+from tailrace.spark.connectors.data_source import from_data_source
+from tailrace.spark.connectors.dataframe import from_dataframe
 from tailrace.testing.processes import wait_until
 
 ROWS = 6000

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from tailrace.connector import SplitStart
 from tailrace.errors import NotRepeatable, TailraceError
 from tailrace.runtime.connectors.fingerprint import fingerprint
-from tailrace.spark.data_source import from_data_source
+from tailrace.spark.connectors.data_source import from_data_source
 from tailrace.testing.connectors import check_source
 
 

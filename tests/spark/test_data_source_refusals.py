@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tailrace.errors import OptionError
-from tailrace.spark.data_sink import to_data_source
-from tailrace.spark.data_source import from_data_source
-from tailrace.spark.dataframe import from_dataframe
+from tailrace.spark.connectors.data_sink import to_data_source
+from tailrace.spark.connectors.data_source import from_data_source
+from tailrace.spark.connectors.dataframe import from_dataframe
 
 
 class Bare(DataSource):

@@ -12,8 +12,8 @@ from pyspark.sql.datasource import DataSource
 
 import tailrace as tr
 from tailrace.errors import TailraceError
-from tailrace.spark.data_sink import to_data_source
-from tailrace.spark.data_source import from_data_source
+from tailrace.spark.connectors.data_sink import to_data_source
+from tailrace.spark.connectors.data_source import from_data_source
 from tailrace.testing.processes import wait_until
 
 ROWS = 6000

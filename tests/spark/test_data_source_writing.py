@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from tailrace.connector import Entry, SinkContext
 from tailrace.errors import OptionError, TailraceError
-from tailrace.spark.data_sink import to_data_source
+from tailrace.spark.connectors.data_sink import to_data_source
 from tailrace.testing.connectors import check_sink
 
 

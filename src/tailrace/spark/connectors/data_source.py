@@ -23,9 +23,9 @@ from tailrace.connector import Reader, Record, SplitStart
 from tailrace.errors import NotRepeatable, OptionError, TailraceError, shorten
 from tailrace.runtime.connectors.fingerprint import describe, matches
 from tailrace.runtime.connectors.read_ahead import close_iterator
-from tailrace.spark.data_log import Batch, BatchLog, Offset
-from tailrace.spark.data_options import as_struct, check_class, check_log, check_options, make, own_schema
-from tailrace.spark.data_stream import Rows, as_dicts, open_stream
+from tailrace.spark.connectors.batch_log import Batch, BatchLog, Offset
+from tailrace.spark.connectors.data_options import as_struct, check_class, check_log, check_options, make, own_schema
+from tailrace.spark.connectors.data_stream import Rows, as_dicts, open_stream
 
 SPLIT = "stream"
 _ROW_BITS = 32  # 4 billion rows a batch; 31 bits are left for batches, which is 6 years at ten a second

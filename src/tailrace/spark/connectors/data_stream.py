@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from tailrace.errors import TailraceError, shorten
-from tailrace.spark.data_log import Offset, plain
+from tailrace.spark.connectors.batch_log import Offset, plain
 
 Rows = Iterator[Any]
 

@@ -37,7 +37,7 @@ from tailrace.errors import OptionError, TailraceError, shorten
 from tailrace.runtime.connectors.commits.disk import make_directory, sync_directory, write_file
 from tailrace.runtime.connectors.commits.files import PartFiles, check_roll
 from tailrace.runtime.connectors.schemas.columns import Columns
-from tailrace.spark.data_options import as_arrow, as_struct, check_class, check_log, check_options, make
+from tailrace.spark.connectors.data_options import as_arrow, as_struct, check_class, check_log, check_options, make
 
 _NAME = re.compile(r"part-.*-(?P<stem>(?P<task>\d+)-e(?P<epoch>\d+)-(?P<number>\d+))\.rows")
 _HEADER = struct.Struct("<QQ")  # batch id, bytes of rows that follow

@@ -1,0 +1,1 @@
+"""Spark's data sources and DataFrames as sources and sinks."""
