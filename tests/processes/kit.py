@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 import tailrace as tr
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.testing.processes import processes_with, wait_until
 
 MARK = "TAILRACE_TEST"

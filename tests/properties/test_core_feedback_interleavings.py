@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tailrace.connector import SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Members, Position, Recover
 from tailrace.core.tasks.base import ObservedTask, Task

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
 from tailrace.core.queues.shared import PORTION_NS, SharedQueue, divided, portions

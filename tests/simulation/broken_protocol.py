@@ -12,7 +12,7 @@ from unittest.mock import patch
 from tailrace.connector import CommittingWriter, Entry
 from tailrace.core import assembly
 from tailrace.core.feedback import sender
-from tailrace.core.plan import plan
+from tailrace.core.plan import planner
 from tailrace.core.plan.plan import OperatorPlan, SplitPlan
 from tailrace.core.protocol.coordinator import Coordinator, Phase, WorkerState
 from tailrace.core.protocol.driver_rows import DriverRows, Place
@@ -451,12 +451,12 @@ def lineage_without_target() -> Patch:
 
 @contextmanager
 def _other_splits(change: Callable[[SplitPlan], SplitPlan]) -> Iterator[None]:
-    original = plan._plan_splits
+    original = planner._plan_splits
 
     def plan_splits(operators: tuple[OperatorPlan, ...]) -> tuple[SplitPlan, ...]:
         return tuple(change(split) for split in original(operators))
 
-    with patch.object(plan, "_plan_splits", plan_splits):
+    with patch.object(planner, "_plan_splits", plan_splits):
         topologies.case_of.cache_clear()
         try:
             yield

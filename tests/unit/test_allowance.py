@@ -13,7 +13,7 @@ from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, system_clo
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.feedback.budget import BOUND, FEEDBACK_SHARE, HEARERS, KEPT_NS, REPORTS, SAVED_NS, Allowance
 from tailrace.core.feedback.receiver import EACH_NS, LATE_NS, LONG_NS, TOGETHER, ReceivingHalves
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
 from tailrace.metrics.counters import TaskCounters

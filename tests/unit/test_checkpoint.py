@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.messages import Position
 from tailrace.errors import OptionError
 from tailrace.runtime.connectors import from_iterable, from_lines, to_list

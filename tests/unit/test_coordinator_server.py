@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tailrace.clock import SECOND_NS
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.messages import Abandon, Alive, Command, Ready, Registered
 from tailrace.runtime.connectors import from_iterable, to_list
 from tailrace.runtime.driver import server as module

@@ -11,7 +11,7 @@ import tailrace as tr
 from tailrace.clock import SECOND_NS
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.hedging.cancelled import LIMIT, Cancelled
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Members, Position, Techniques

@@ -13,7 +13,8 @@ import pytest
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.feedback.runs import Run, came, joined
-from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.lineage import broadcast_lineages, child_lineages
 from tailrace.core.protocol.messages import Members, Position

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tailrace as tr
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.routing.router import PROOF, Lane, LaneOut
 from tailrace.core.tasks.empty_results import ENOUGH, Empties
 from tailrace.core.tasks.stages import MapStage, Wiring

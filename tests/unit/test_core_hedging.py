@@ -13,7 +13,8 @@ from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.connector import SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.hedging.controller import NEVER, _WorkPerRoot, check_hedging
-from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.ledger import LedgerLimits, Root
 from tailrace.core.protocol.messages import Load, Position, Recover, Techniques

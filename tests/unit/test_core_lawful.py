@@ -10,7 +10,7 @@ import pytest
 
 from tailrace.connector import Record, SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position, Recover
 from tailrace.core.source_checks import check_reader

@@ -11,7 +11,8 @@ import pytest
 
 from tailrace.clock import system_clock
 from tailrace.connector import Entry
-from tailrace.core.plan.plan import EdgePlan, make_plan
+from tailrace.core.plan.plan import EdgePlan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.acks import AckFold
 from tailrace.core.protocol.sink_log import SinkLog
 from tailrace.core.routing.router import Lane, LaneOut

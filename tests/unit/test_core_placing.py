@@ -8,7 +8,8 @@ import pytest
 
 import tailrace as tr
 from tailrace.core.plan.placement_problems import measured_problem, structure_problem
-from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.errors import OptionError
 from tailrace.policy.placement.coarse import coarse_grained
 from tailrace.policy.placement.round_robin import round_robin_placement

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.plan.plan import EdgePlan, Plan, make_plan
+from tailrace.core.plan.plan import EdgePlan, Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.policy import broadcast, fields, local, shuffle
 from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.topology import Stream, Topology, union

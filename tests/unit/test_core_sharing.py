@@ -10,7 +10,7 @@ import pytest
 
 from tailrace.core.feedback.budget import Allowance
 from tailrace.core.feedback.receiver import ReceivingHalves
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.plan.queue_sharing import check_sharing
 from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters

@@ -12,7 +12,8 @@ import pytest
 
 from tailrace.connector import Entry
 from tailrace.core.assembly import open_log
-from tailrace.core.plan.plan import EdgePlan, Plan, make_plan
+from tailrace.core.plan.plan import EdgePlan, Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.acks import AckFold
 from tailrace.core.protocol.lineage import child_lineages
 from tailrace.core.protocol.messages import Position

@@ -12,7 +12,8 @@ import pytest
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.lineage import child_lineages
 from tailrace.core.protocol.messages import Barrier, Committed, Drain, Passed, Position, Prefixes, Recover, SourceReport

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.errors import OptionError, TailraceError
 from tailrace.policy import local
 from tailrace.runtime.resource_needs import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.messages import Member
 from tailrace.core.send_order.uplink_budget import LinkBudget
 from tailrace.errors import ProtocolError

@@ -11,7 +11,7 @@ from neighbours import NobodyHere
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.plan.node_groups import Circle
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Member, Position
 from tailrace.policy.techniques import Tail

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tailrace.core.plan.node_groups import Circle, circle_of
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.messages import Member
 from tailrace.core.queues.shared import SharedQueue
 from tailrace.errors import RingError

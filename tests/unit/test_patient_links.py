@@ -14,7 +14,7 @@ from neighbours import Stepped, Worker
 from tailrace.clock import system_clock
 from tailrace.connector import SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Barrier, Drain, Position, Recover, Techniques
 from tailrace.core.tasks.source import SourceTask

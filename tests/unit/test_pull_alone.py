@@ -9,7 +9,7 @@ import pytest
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
 from tailrace.core.feedback.budget import Allowance
 from tailrace.core.feedback.receiver import ReceivingHalves
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.routing.router import Note
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, latency_balanced, power_of_two, pull

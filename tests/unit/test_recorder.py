@@ -13,7 +13,8 @@ import pytest
 
 import tailrace as tr
 from tailrace.clock import system_clock
-from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import Root
 from tailrace.core.tasks.stages import Lineages
 from tailrace.errors import OptionError

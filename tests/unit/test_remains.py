@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tailrace as tr
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.runtime.driver.unfinished_work import remains
 
 

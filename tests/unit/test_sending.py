@@ -15,7 +15,7 @@ from neighbours import NobodyHere
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.feedback.sender import MAX_LINE
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Member, Position
 from tailrace.core.tasks.base import PlainTask

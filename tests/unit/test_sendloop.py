@@ -12,7 +12,8 @@ from neighbours import NobodyHere
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Member, Position
 from tailrace.core.send_order.uplink_budget import LinkBudget

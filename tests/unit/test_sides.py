@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import tailrace as tr
 from tailrace.core.assembly import Bodies, Surroundings, assemble, passes_one
-from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position, Techniques

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.messages import Persist, Position
 from tailrace.errors import OptionError
 from tailrace.runtime.connectors import from_iterable, to_list

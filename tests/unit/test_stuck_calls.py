@@ -16,7 +16,7 @@ from neighbours import Worker
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
 from tailrace.core.tasks.deferred import AsyncTask

@@ -10,7 +10,7 @@ import pytest
 from neighbours import Stepped, Worker
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
 from tailrace.runtime.execution.runner import Runner

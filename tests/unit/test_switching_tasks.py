@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
 from tailrace.core.queues.shared import SharedQueue, Tap

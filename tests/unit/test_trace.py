@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import tailrace as tr
 from tailrace.cli import main
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.lineage import child_lineages, root_lineage
 from tailrace.errors import OptionError
 from tailrace.metrics.recording import END, ROOTS, TUPLES, VERSION, block, file_name, preamble

@@ -8,19 +8,13 @@ other input. A unit is therefore a tree: tuples enter at its leader only.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-from tailrace.core.plan.queue_sharing import widest_scopes
-from tailrace.core.protocol.lineage import edge_salt, split_salt
-from tailrace.core.source_checks import split_names
-from tailrace.errors import TopologyError
 from tailrace.policy.groupings.api import Grouping
-from tailrace.policy.groupings.feedback import has_feedback
 from tailrace.policy.techniques import NODE, WORKER
-from tailrace.topology import Edge, OnError, Operator, Port, Role, Topology, is_async
+from tailrace.topology import Operator, Port, Role, is_async
 
 
 @dataclass(frozen=True)
@@ -145,152 +139,3 @@ class Plan:
 
     def splits_of(self, task: int) -> tuple[SplitPlan, ...]:
         return tuple(split for split in self.splits if split.owner == task)
-
-
-def make_plan(topology: Topology, workers: int, *, name_all: bool = False) -> Plan:
-    """Settle task counts, fusion, splits and homes. The topology has been validated.
-
-    ``name_all``: tuples carry their lineages on every edge, for whoever records them.
-    """
-    operators = _plan_operators(topology, workers)
-    edges = _plan_edges(topology, operators, name_all)
-    scopes = widest_scopes(operators, edges)
-    operators = tuple(replace(operator, widest=scopes[operator.name]) for operator in operators)
-    leaders, units = _plan_units(operators, edges)
-    return Plan(
-        name=topology.name,
-        workers=workers,
-        operators=operators,
-        edges=edges,
-        splits=_plan_splits(operators),
-        unit_of=units,
-        home=_round_robin(leaders, workers),
-    )
-
-
-def _plan_operators(topology: Topology, workers: int) -> tuple[OperatorPlan, ...]:
-    plans: list[OperatorPlan] = []
-    first = 0
-    for index, operator in enumerate(topology.topological_order()):
-        tasks = workers if operator.tasks is None else operator.tasks
-        plans.append(OperatorPlan(index, operator, tasks, first))
-        first += tasks
-    return tuple(plans)
-
-
-def _plan_edges(topology: Topology, operators: tuple[OperatorPlan, ...], name_all: bool) -> tuple[EdgePlan, ...]:
-    by_name = {plan.name: plan for plan in operators}
-    needs_lineage = _reaches_committing_sink(topology, operators)
-    inputs = Counter(edge.downstream for edge in topology.edges)
-    seen: dict[tuple[str, str, str], int] = {}
-    plans: list[EdgePlan] = []
-    for edge in topology.edges:
-        upstream, downstream = by_name[edge.upstream], by_name[edge.downstream]
-        key = (edge.upstream, edge.downstream, edge.port.value)
-        ordinal = seen.get(key, 0)
-        seen[key] = ordinal + 1
-        local, everywhere = edge.grouping.name == "local", edge.grouping.name == "broadcast"
-        if local and upstream.tasks != downstream.tasks:
-            raise TopologyError(
-                f"a local edge needs equally many tasks on both sides: {upstream.name}={upstream.tasks} "
-                f"{downstream.name}={downstream.tasks}; did you leave tasks= out on one of them?"
-            )
-        plans.append(
-            EdgePlan(
-                index=len(plans),
-                upstream=upstream.index,
-                downstream=downstream.index,
-                grouping=edge.grouping,
-                port=edge.port,
-                salt=edge_salt(*key, ordinal),
-                local=local,
-                fused=local and inputs[edge.downstream] == 1 and _takes_one_by_one(downstream),
-                lineages=name_all or downstream.name in needs_lineage or _letters_need_lineage(upstream, needs_lineage),
-                by_lineage=downstream.committing and not edge.grouping.keyed and not local and not everywhere,
-                feedback=has_feedback(edge.grouping) and downstream.tasks > 1,
-            )
-        )
-    return tuple(plans)
-
-
-def _letters_need_lineage(operator: OperatorPlan, needs_lineage: set[str]) -> bool:
-    """A tuple may turn into a dead letter only when it is to be sent; then it must have its lineage with it."""
-    return operator.operator.on_error is OnError.DEAD_LETTER and operator.name in needs_lineage
-
-
-def _takes_one_by_one(operator: OperatorPlan) -> bool:
-    return operator.operator.role is not Role.MAP_BATCH and not operator.is_async
-
-
-def _reaches_committing_sink(topology: Topology, operators: tuple[OperatorPlan, ...]) -> set[str]:
-    """Names of operators from which a committing sink can be reached, the sinks themselves among them."""
-    reaching = {plan.name for plan in operators if plan.committing}
-    upstreams: dict[str, list[Edge]] = {}
-    for edge in topology.edges:
-        upstreams.setdefault(edge.downstream, []).append(edge)
-    for plan in reversed(operators):
-        if plan.name in reaching:
-            reaching.update(edge.upstream for edge in upstreams.get(plan.name, ()))
-    return reaching
-
-
-def _plan_units(
-    operators: tuple[OperatorPlan, ...], edges: tuple[EdgePlan, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Two numbers for every task: the leader of the place it shares, and the leader of its unit.
-
-    Local edges put tasks into one place. Fused edges make them one unit as well.
-    """
-    tasks = sum(plan.tasks for plan in operators)
-    place, unit = list(range(tasks)), list(range(tasks))
-    for edge in edges:
-        if edge.local:
-            for index in range(operators[edge.upstream].tasks):
-                pair = operators[edge.upstream].first_task + index, operators[edge.downstream].first_task + index
-                _join(place, *pair)
-                if edge.fused:
-                    _join(unit, *pair)
-    return tuple(_find(place, task) for task in range(tasks)), tuple(_find(unit, task) for task in range(tasks))
-
-
-def _find(leaders: list[int], task: int) -> int:
-    while leaders[task] != task:
-        task = leaders[task]
-    return task
-
-
-def _join(leaders: list[int], a: int, b: int) -> None:
-    low, high = sorted((_find(leaders, a), _find(leaders, b)))
-    leaders[high] = low
-
-
-def _plan_splits(operators: tuple[OperatorPlan, ...]) -> tuple[SplitPlan, ...]:
-    plans: list[SplitPlan] = []
-    for plan in operators:
-        if plan.operator.role is Role.SOURCE:
-            for position, name in enumerate(split_names(plan.name, plan.operator.body.splits(plan.tasks))):
-                owner = plan.first_task + position % plan.tasks
-                plans.append(
-                    SplitPlan(
-                        index=len(plans),
-                        name=name,
-                        key=f"{plan.name}/{name}",
-                        source=plan.index,
-                        owner=owner,
-                        salt=split_salt(plan.name, name),
-                    )
-                )
-    return tuple(plans)
-
-
-def _round_robin(places: tuple[int, ...], workers: int) -> tuple[int, ...]:
-    """Homes of all tasks: places in order, dealt out like cards; what shares a place follows its leader."""
-    homes: list[int] = []
-    dealt = 0
-    for task, leader in enumerate(places):
-        if leader == task:
-            homes.append(dealt % workers)
-            dealt += 1
-        else:
-            homes.append(homes[leader])
-    return tuple(homes)

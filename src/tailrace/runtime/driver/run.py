@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 from tailrace.core.hedging.controller import check_hedging
-from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.core.plan.queue_sharing import check_sharing
 from tailrace.core.protocol.coordinator import Phase
 from tailrace.errors import OptionError, TailraceError, headline, shorten

@@ -13,7 +13,8 @@ from functools import cache
 from typing import Any
 
 from tailrace.connector import Reader, Record, SinkContext, SplitStart, Writer
-from tailrace.core.plan.plan import Plan, make_plan
+from tailrace.core.plan.plan import Plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.policy import broadcast, fields, least_work, local, osg, partial_key, pull, shuffle
 from tailrace.policy.techniques import NODE, WORKER, QueueScope
 from tailrace.topology import Port, Role, Topology, union

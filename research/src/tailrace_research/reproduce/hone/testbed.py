@@ -16,7 +16,7 @@ from statistics import fmean
 
 from tailrace.clock import MICROSECOND_NS
 from tailrace.clock import MILLISECOND_NS as MS
-from tailrace.core.plan.plan import make_plan
+from tailrace.core.plan.planner import make_plan
 from tailrace.policy import Grouping, SendScheduler, fields, lbf, local, partial_key, round_robin
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.links.frames import encode
