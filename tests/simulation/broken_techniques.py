@@ -22,7 +22,8 @@ from tailrace.core.protocol.messages import Member
 from tailrace.core.queues import shared
 from tailrace.core.tasks import base as task
 from tailrace.core.tasks.base import Task
-from tailrace.core.tasks.deferred import OpenBundle, OpenTask
+from tailrace.core.tasks.deferred import OpenTask
+from tailrace.core.tasks.open_bundle import OpenBundle
 from tailrace.sim.faults import seeded_runs, topologies
 from tailrace.sim.faults.process import SimWorker
 from tailrace.sim.faults.seeded_runs import Scenario

@@ -17,6 +17,7 @@ from tailrace.core.plan.plan import Plan
 from tailrace.core.routing.router import Origin
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.observer import CallWatch
+from tailrace.core.tasks.open_bundle import Call, OpenBundle
 from tailrace.core.tasks.stages import Wiring, as_results
 from tailrace.errors import shorten
 from tailrace.policy.groupings.feedback import Message
@@ -25,36 +26,6 @@ from tailrace.topology import OnError, Role
 _NO_LISTS = (NoneType, str, bytes, bytearray, dict, set, frozenset)
 """What has no results in the order of the tuples, though most of it can be iterated. A table (of pandas, say), which
 gives the names of its columns, is known by those."""
-
-
-class OpenBundle:
-    """A bundle whose tuples are finished one by one. It is acknowledged with the last of them."""
-
-    __slots__ = ("chosen", "emission", "ids", "left", "offset", "origin", "split")
-
-    def __init__(
-        self, emission: int, split: int, offset: int, ack: int, left: int, origin: Origin | None = None
-    ) -> None:
-        self.emission = emission
-        self.split = split
-        self.offset = offset
-        self.ids = ack  # its own, exclusive-or those of its children so far
-        self.left = left
-        self.origin = origin
-        self.chosen: Task | None = None  # whom it was meant for, where several tasks draw from one queue
-
-
-class Call:
-    """One tuple of an open bundle."""
-
-    __slots__ = ("attached", "bundle", "lineage", "started_ns", "value")
-
-    def __init__(self, bundle: OpenBundle, value: Any, lineage: int | None) -> None:
-        self.bundle = bundle
-        self.value = value
-        self.lineage = lineage
-        self.started_ns = 0
-        self.attached: Message | None = None
 
 
 class OpenTask(Task):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from tailrace.core.protocol.ledger import Root
     from tailrace.core.tasks.base import Task
-    from tailrace.core.tasks.deferred import Call, OpenBundle
+    from tailrace.core.tasks.open_bundle import Call, OpenBundle
     from tailrace.core.tasks.stages import Stage, Wiring
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.failures import CAUGHT
-from tailrace.core.tasks.deferred import AsyncTask, Call
+from tailrace.core.tasks.deferred import AsyncTask
+from tailrace.core.tasks.open_bundle import Call
 from tailrace.errors import shorten
 from tailrace.runtime.current_task import running_call
 from tailrace.runtime.execution.runner import Runner

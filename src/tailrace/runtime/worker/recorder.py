@@ -24,7 +24,7 @@ from tailrace.core.protocol.ledger import Root
 from tailrace.core.queues.shared import Tap
 from tailrace.core.routing.router import Bundle
 from tailrace.core.tasks.base import Task
-from tailrace.core.tasks.deferred import Call, OpenBundle
+from tailrace.core.tasks.open_bundle import Call, OpenBundle
 from tailrace.core.tasks.stages import Lineages, Stage, Wiring
 from tailrace.errors import OptionError
 from tailrace.metrics.recording import END, ROOTS, SUFFIX, TUPLES, block, file_name, preamble
