@@ -65,7 +65,9 @@ class Surroundings:
     watch: Watch | None = None
     line_limit: int = MAX_LINE  # tuples that may wait at a task for others to have room
     guard: Callable[[], AbstractContextManager[Any]] = nullcontext  # makes what is held by who draws from a queue
-    queues: dict[int, SharedQueue] = field(default_factory=dict)  # by operator; those that several tasks may draw from
+    queues: dict[int, SharedQueue[Task]] = field(
+        default_factory=dict
+    )  # by operator; those that several tasks may draw from
     tail: Tail = PLAIN
     cancelled: Cancelled = field(default_factory=Cancelled)
     allowance: Allowance = field(default_factory=Allowance)

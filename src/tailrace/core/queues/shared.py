@@ -21,19 +21,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from tailrace.clock import MICROSECOND_NS, Clock
 
-if TYPE_CHECKING:
-    from tailrace.core.tasks.base import Task
+TaskT = TypeVar("TaskT")
+"""The type of the tasks that draw. A queue only tells them apart."""
 
 PORTION_NS = 100 * MICROSECOND_NS
 """What a task draws at once, in time: about what it takes to wake another, for which more could be left."""
 
 SMOOTHING = 0.1  # of how long a tuple takes
 
-Entry = tuple["Task", int, Any]
+Entry = tuple[TaskT, int, Any]
 """(the task it was meant for, when it came, bundle)"""
 
 
@@ -53,7 +53,7 @@ class Supply(Protocol):
         ...
 
 
-class SharedQueue:
+class SharedQueue(Generic[TaskT]):
     """First in, first out.
 
     Law: each tuple that was put is drawn once, or taken back once, and the exclusive or of the ack ids of all that came
@@ -61,11 +61,11 @@ class SharedQueue:
     """
 
     def __init__(self, rng: Random, clock: Clock, guard: AbstractContextManager[Any]) -> None:
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[Entry[TaskT]] = deque()
         self._new_id = rng.getrandbits
         self._clock = clock
         self._guard = guard  # held by who draws
-        self.tasks: list[Task] = []  # that draw
+        self.tasks: list[TaskT] = []  # that draw
         self.supply: Supply | None = None
 
     def __len__(self) -> int:
@@ -75,11 +75,11 @@ class SharedQueue:
     def __bool__(self) -> bool:
         return bool(self._entries or self.supply)
 
-    def put(self, task: Task, bundles: Iterable[Any]) -> None:
+    def put(self, task: TaskT, bundles: Iterable[Any]) -> None:
         now_ns = self._clock()
         self._entries.extend([(task, now_ns, bundle) for bundle in bundles])
 
-    def draw(self, most: int) -> Entry:
+    def draw(self, most: int) -> Entry[TaskT]:
         """The first tuples in line, of one bundle, and no more than so many. Raises IndexError if there are none."""
         with self._guard:
             supply = self.supply  # which another thread may take away
@@ -96,18 +96,18 @@ class SharedQueue:
             self._entries[0] = (task, came_ns, rest)  # in place: whoever finds the queue empty goes to sleep
             return task, came_ns, first
 
-    def tap(self, task: Task) -> Tap:
+    def tap(self, task: TaskT) -> Tap[TaskT]:
         """Have this task draw too."""
         with self._guard:
             self.tasks.append(task)
         return Tap(self, task)
 
-    def leave(self, task: Task) -> None:
+    def leave(self, task: TaskT) -> None:
         """It draws no more."""
         with self._guard:
             self.tasks.remove(task)
 
-    def take_back(self, task: Task) -> list[Any]:
+    def take_back(self, task: TaskT) -> list[Any]:
         """All that was meant for this task and nobody has drawn."""
         mine: list[Any] = []
         position = 0
@@ -122,12 +122,12 @@ class SharedQueue:
         return mine
 
 
-class Tap:
+class Tap(Generic[TaskT]):
     """One task's end of a shared queue, in place of a queue of its own. Any thread may put; its task alone draws."""
 
     __slots__ = ("_each_ns", "_queue", "_task", "chosen", "portion", "received_ns")
 
-    def __init__(self, queue: SharedQueue, task: Task) -> None:
+    def __init__(self, queue: SharedQueue[TaskT], task: TaskT) -> None:
         self._queue = queue
         self._task = task
         self._each_ns = 0.0
@@ -142,7 +142,7 @@ class Tap:
         return bool(self._queue)
 
     @property
-    def sharing(self) -> Sequence[Task]:
+    def sharing(self) -> Sequence[TaskT]:
         """All tasks that draw from this queue."""
         return self._queue.tasks
 

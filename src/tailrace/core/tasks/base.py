@@ -46,7 +46,7 @@ class Task:
         self.number = number
         self.new_queue: Callable[[], BundleQueue] = deque  # makes one of its own
         self.queue: BundleQueue = self.new_queue()
-        self.tap: Tap | None = None  # its queue, if others draw from that too
+        self.tap: Tap[Task] | None = None  # its queue, if others draw from that too
         self.told: set[Task] = set()  # tasks whose halves have heard of calls here; whoever wakes them empties it
         self.lanes: list[Lane] = []
         self.acks: dict[int, AckFold] = {owner: AckFold() for owner in plan.owners}
@@ -76,7 +76,7 @@ class Task:
         if queue is not self.queue:
             self._follow(queue)
 
-    def draw_from(self, shared: SharedQueue | None) -> None:
+    def draw_from(self, shared: SharedQueue[Task] | None) -> None:
         """Take bundles from this queue from now on, as others do, or from one of its own. Between two calls.
 
         Law: what is meant for this task is drawn once, also what somebody is about to put into the queue that it
@@ -242,7 +242,7 @@ class PlainTask(Task):
             if clock() >= end_ns:
                 return
 
-    def _run_drawn(self, tap: Tap, budget_ns: int) -> None:
+    def _run_drawn(self, tap: Tap[Task], budget_ns: int) -> None:
         """The same where several tasks draw from one queue. Another may have drawn what was there a moment ago."""
         durations = self.wirings[0].durations
         run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled

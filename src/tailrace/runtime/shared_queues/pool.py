@@ -45,7 +45,7 @@ class Pool:
 
     def __init__(
         self,
-        queue: SharedQueue,
+        queue: SharedQueue[Task],
         hosts: Sequence[TaskHost],
         near: Membership,
         runner: Runner,

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.messages import Member
 from tailrace.core.queues.shared import SharedQueue
+from tailrace.core.tasks.base import Task
 from tailrace.policy.techniques import NODE
 from tailrace.runtime.execution.runner import Runner
 from tailrace.runtime.execution.task_host import TaskHost
@@ -34,7 +35,7 @@ class Pools:
         plan: Plan,
         run: str,
         hosts: Mapping[int, TaskHost],
-        queues: Mapping[int, SharedQueue],
+        queues: Mapping[int, SharedQueue[Task]],
         runner: Runner,
         new_runner: Callable[[str], Runner],
     ) -> None:

@@ -83,7 +83,7 @@ class SimWorker:
         self.sequences: dict[Link, LinkSequence] = {}
         self.scheduled: set[int] = set()
         self.cancelled = Cancelled()
-        self.queues: dict[int, SharedQueue] = {}  # by operator; those that several tasks may draw from
+        self.queues: dict[int, SharedQueue[Task]] = {}  # by operator; those that several tasks may draw from
         self.node_queues: dict[int, NodeQueue] = {}  # by operator; those of the circles that it is in
         self.scope: str | None = None  # how queues are shared
         self.send_loop = SimSendLoop(self)
