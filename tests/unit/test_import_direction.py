@@ -1,5 +1,6 @@
-"""Imports point one way, and decisions stay pure: the table below is the architecture.
+"""Imports point one way, and decisions stay pure: the tables below are the architecture.
 
+``MAY_IMPORT`` is about the packages and modules right below ``tailrace``, ``INSIDE`` about those one level below them.
 All imports count: relative ones, those inside functions, those under ``TYPE_CHECKING``.
 """
 
@@ -14,7 +15,8 @@ import pytest
 
 PACKAGE = "tailrace"
 LABORATORY = "tailrace_research"
-SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
+CLONE = Path(__file__).parents[2]
+SOURCE = CLONE / "src" / PACKAGE
 ROOT = "__init__"  # tailrace/__init__.py, as a layer of its own
 
 BASE = {"errors", "clock", "connector", "signals", "version"}
@@ -46,6 +48,107 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
     ROOT: BELOW_DEMO - {ROOT},
 }
+# Inside these packages: what each part may import of its own package besides itself. ``__init__`` may import all of it.
+INSIDE: dict[str, dict[str, set[str]]] = {
+    "policy": {
+        "hashing": set(),
+        "names": set(),
+        "numbers": set(),
+        "signatures": set(),
+        "keys": {"hashing", "signatures"},
+        "groupings": {"hashing", "keys", "numbers"},
+        "hedging": {"hashing", "names", "numbers"},
+        "send_order": {"names", "numbers"},
+        "placement": set(),
+        "techniques": {"hedging.api", "send_order.api"},
+    },
+    "core": {
+        "failures": set(),
+        "source_checks": set(),
+        "token_bucket": set(),
+        "protocol": set(),
+        "plan": {"protocol", "source_checks"},
+        "queues": set(),
+        "send_order": {"token_bucket"},
+        "routing": {"failures", "plan", "protocol"},
+        "feedback": {"failures", "plan", "protocol", "routing", "token_bucket"},
+        "hedging": {"plan", "protocol"},
+        "tasks": {"failures", "feedback", "hedging", "plan", "protocol", "queues", "routing", "source_checks"},
+        "assembly": {"feedback", "hedging", "plan", "protocol", "queues", "routing", "tasks"},
+    },
+    "runtime": {
+        "current_task": set(),
+        "options": set(),
+        "links": set(),
+        "resource_needs": {"links"},
+        "connectors": {"current_task"},
+        "execution": {"connectors.fingerprint", "current_task", "links"},
+        "shared_queues": {"execution", "links"},
+        "send_order": {"execution", "links"},
+        "worker": {
+            *("connectors", "current_task", "execution", "links", "options"),
+            *("resource_needs", "send_order", "shared_queues"),
+        },
+        "driver": {"connectors.commits", "links", "options", "worker.interpreter", "worker.recorder"},
+        "__main__": {"links", "worker"},
+    },
+    "sim": {
+        "faults": set(),
+        "load": set(),
+        "traces": {"load"},
+        "__main__": {"faults"},
+    },
+}
+
+# What breaks INSIDE today: (module, what it imports). Each must be needed. The list only gets shorter.
+KNOWN_IMPORTS: set[tuple[str, str]] = {
+    ("core.protocol.sightings", "core.routing.router"),
+    ("runtime.execution.runner", "runtime.send_order.send_loop"),
+    ("runtime.execution.sender", "runtime.send_order.send_loop"),
+    ("runtime.execution.sender", "runtime.shared_queues.node_queue"),
+    ("runtime.execution.sender", "runtime.shared_queues.pool"),
+    ("runtime.execution.task_host", "runtime.send_order.send_loop"),
+    ("runtime.execution.task_host", "runtime.shared_queues.node_queue"),
+    ("runtime.execution.task_host", "runtime.shared_queues.pool"),
+    ("runtime.links.in_links", "runtime.execution.runner"),
+    ("runtime.links.link", "runtime.execution.runner"),
+    ("runtime.links.out_links", "runtime.execution.runner"),
+    ("runtime.links.out_links", "runtime.execution.sender"),
+    ("runtime.send_order.node_uplinks", "runtime.shared_queues.node_queues"),
+}
+
+# Modules that can reach each other today. Each list must be exact. There will be none.
+KNOWN_CYCLES: list[set[str]] = [
+    {
+        "runtime.execution.runner",
+        "runtime.execution.sender",
+        "runtime.execution.stuck_calls",
+        "runtime.execution.task_host",
+        "runtime.links.in_links",
+        "runtime.links.link",
+        "runtime.links.out_links",
+        "runtime.send_order.send_loop",
+        "runtime.shared_queues.node_queue",
+        "runtime.shared_queues.pool",
+    },
+    {
+        "sim.faults.bounds",
+        "sim.faults.cluster",
+        "sim.faults.driver",
+        "sim.faults.links",
+        "sim.faults.nemesis",
+        "sim.faults.process",
+        "sim.faults.send_loop",
+        "sim.faults.sinks.slow_commits",
+    },
+    {
+        "topology.build",
+        "topology.stream",
+    },
+]
+
+MOST_MODULES = 15  # in one folder, without __init__.py
+
 # exceptions inside what the table allows
 NEVER: dict[str, set[str]] = {ROOT: {"sim.faults"}}
 
@@ -138,13 +241,154 @@ def test_imports_point_one_way() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
-def test_the_table_has_no_cycle() -> None:
+def broken_rules_inside(source: str, path: Path, parts: set[str]) -> Iterator[tuple[str, str]]:
+    """(module, what it imports) for each import that the row of a part of a package forbids."""
+    package, part = path.parts[0], path.parts[1].removesuffix(".py")
+    module = ".".join(path.with_suffix("").parts)
+    for imported in imports_of(ast.parse(source, str(path)), ".".join([PACKAGE, *path.parts[:-1]])):
+        names = imported.dotted.split(".")
+        if names[:2] != [PACKAGE, package] or part == ROOT:
+            continue
+        inner = ".".join(names[2:]) if len(names) > 2 and names[2] in parts else ROOT
+        if inner.split(".")[0] != part and not within(inner, INSIDE[package][part]):
+            yield module, imported.module.partition(".")[2]
+
+
+def test_imports_point_one_way_inside_packages() -> None:
+    found: set[tuple[str, str]] = set()
+    for package, rows in INSIDE.items():
+        paths = sorted((SOURCE / package).rglob("*.py"))
+        parts = {path.relative_to(SOURCE).parts[1].removesuffix(".py") for path in paths} - {ROOT}
+        assert parts == set(rows), f"part without a row, or row without a part: {package}: {sorted(parts ^ set(rows))}"
+        for path in paths:
+            found.update(broken_rules_inside(path.read_text("utf-8"), path.relative_to(SOURCE), parts))
+    new, gone = sorted(found - KNOWN_IMPORTS), sorted(KNOWN_IMPORTS - found)
+    assert not new, "INSIDE does not allow:\n" + "\n".join(f"{module} imports {other}" for module, other in new)
+    assert not gone, f"not needed any more, so take them out of KNOWN_IMPORTS: {gone}"
+
+
+@pytest.mark.parametrize("rows", [MAY_IMPORT, *INSIDE.values()], ids=["tailrace", *INSIDE])
+def test_the_tables_have_no_cycle(rows: dict[str, set[str]]) -> None:
     """A layer that is reachable from itself would make "one way" an empty phrase; the root package only re-exports."""
-    reached: dict[str, set[str]] = {layer: {name.split(".")[0] for name in MAY_IMPORT[layer]} for layer in MAY_IMPORT}
-    for _ in MAY_IMPORT:
+    reached: dict[str, set[str]] = {layer: {name.split(".")[0] for name in rows[layer]} for layer in rows}
+    for _ in rows:
         for layer, names in reached.items():
             names.update(*(reached[name] for name in list(names)))
             assert layer not in names, f"{layer} is reachable from itself"
+
+
+def modules_of(folder: Path) -> dict[str, Path]:
+    """Every module of a package by its dotted name, ``tailrace`` for the package itself."""
+    found = {}
+    for path in sorted(folder.rglob("*.py")):
+        names = [folder.name, *path.relative_to(folder).with_suffix("").parts]
+        found[".".join(names[:-1] if names[-1] == ROOT else names)] = path
+    return found
+
+
+def imported_modules(modules: dict[str, Path]) -> dict[str, set[str]]:
+    """What each module imports of the others. A name that is no module counts as its package."""
+    found: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        package = module if path.stem == ROOT else module.rpartition(".")[0]
+        imported = imports_of(ast.parse(path.read_text("utf-8"), str(path)), package)
+        named = {one.dotted if one.dotted in modules else one.module for one in imported}
+        found[module] = named & set(modules) - {module}
+    return found
+
+
+def cycles_in(imports: dict[str, set[str]]) -> list[set[str]]:
+    """Sets of modules that can all reach each other, without those of one module."""
+    reach = {module: set(others) for module, others in imports.items()}
+    growing = True
+    while growing:
+        growing = False
+        for others in reach.values():
+            further = set().union(*(reach[other] for other in others)) - others
+            others |= further
+            growing = growing or bool(further)
+    found: list[set[str]] = []
+    for module in sorted(reach):
+        if module in reach[module] and not any(module in cycle for cycle in found):
+            found.append({other for other in reach[module] if module in reach[other]})
+    return found
+
+
+def test_modules_do_not_import_each_other() -> None:
+    found = [{name.partition(".")[2] for name in cycle} for cycle in cycles_in(imported_modules(modules_of(SOURCE)))]
+    new = [sorted(cycle) for cycle in found if cycle not in KNOWN_CYCLES]
+    gone = [sorted(cycle) for cycle in KNOWN_CYCLES if cycle not in found]
+    assert not new, f"modules that import each other: {new}"
+    assert not gone, f"not so any more, so change KNOWN_CYCLES: {gone}"
+    assert cycles_in(imported_modules(modules_of(CLONE / "research" / "src" / LABORATORY))) == []
+
+
+def crowded(folder: Path) -> set[str]:
+    """Folders, relative to this one, with more modules side by side than a reader takes in."""
+    found = set()
+    for inner in [folder, *(path for path in folder.rglob("*") if path.is_dir())]:
+        if sum(path.stem != ROOT for path in inner.glob("*.py")) > MOST_MODULES:
+            found.add(str(inner.relative_to(folder)))
+    return found
+
+
+def test_no_folder_is_crowded() -> None:
+    assert crowded(SOURCE) == set()
+    assert crowded(CLONE / "research" / "src" / LABORATORY) == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "expected"),
+    [
+        ("core/protocol/a.py", "from tailrace.core.tasks.base import Task", ("core.protocol.a", "core.tasks.base")),
+        ("core/protocol/a.py", "from tailrace.core import assembly", ("core.protocol.a", "core")),
+        ("core/queues/a.py", "if TYPE_CHECKING:\n    from ..tasks.base import T", ("core.queues.a", "core.tasks.base")),
+        ("policy/techniques.py", "from .hedging.du import D", ("policy.techniques", "policy.hedging.du")),
+        ("policy/hedging/a.py", "from tailrace.policy import osg", ("policy.hedging.a", "policy")),
+        ("runtime/links/deep/a.py", "import tailrace.runtime.worker.b", ("runtime.links.deep.a", "runtime.worker.b")),
+    ],
+)
+def test_a_violation_inside_a_package_is_caught(path: str, source: str, expected: tuple[str, str]) -> None:
+    assert list(broken_rules_inside(source, Path(path), set(INSIDE[path.split("/")[0]]))) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("core/tasks/a.py", "from tailrace.core.tasks.base import Task\nfrom ..plan.plan import Plan"),
+        ("policy/techniques.py", "from tailrace.policy.hedging.api import R\nfrom tailrace.errors import shorten"),
+        ("policy/__init__.py", "from tailrace.policy.groupings.osg import osg"),
+    ],
+)
+def test_what_is_allowed_inside_a_package_passes(path: str, source: str) -> None:
+    assert list(broken_rules_inside(source, Path(path), set(INSIDE[path.split("/")[0]]))) == []
+
+
+def test_a_cycle_is_found(tmp_path: Path) -> None:
+    """Through three modules, one of which imports for its types only, and another in a function."""
+    folder = tmp_path / "tailrace"
+    (folder / "inner").mkdir(parents=True)
+    files = {
+        "__init__": "from tailrace.inner.a import A",
+        "inner/__init__": "",
+        "inner/a": "from tailrace.inner import b",
+        "inner/b": "if TYPE_CHECKING:\n    from .c import C",
+        "inner/c": "def f():\n    from tailrace.inner.a import A",
+        "inner/d": "from tailrace.inner import a, b, c",
+    }
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text, "utf-8")
+    cycle = {"tailrace.inner.a", "tailrace.inner.b", "tailrace.inner.c"}
+    assert cycles_in(imported_modules(modules_of(folder))) == [cycle]
+
+
+def test_a_crowded_folder_is_found(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    for name in ["__init__", *(f"module{number}" for number in range(MOST_MODULES))]:
+        (tmp_path / "inner" / f"{name}.py").touch()
+    assert crowded(tmp_path) == set()
+    (tmp_path / "inner" / "one_more.py").touch()
+    assert crowded(tmp_path) == {"inner"}
 
 
 @pytest.mark.parametrize(
