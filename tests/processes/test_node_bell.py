@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from tailrace.core.plan.node_groups import Circle
+from tailrace.core.plan.node_groups import NodeGroup
 from tailrace.runtime.links.channels import offer_ring, take_ring
 from tailrace.runtime.links.frames import encode
 from tailrace.runtime.shared_queues.node_queue import NodeQueue
@@ -21,12 +21,12 @@ END = -1
 
 DRAWS = """
 import os, select, sys
-from tailrace.core.plan.node_groups import Circle
+from tailrace.core.plan.node_groups import NodeGroup
 from tailrace.runtime.links.channels import take_ring
 from tailrace.runtime.shared_queues.node_queue import NodeQueue
 from tailrace.runtime.links.frames import decode_bundles
 
-queue = NodeQueue(take_ring(sys.argv[1], sys.argv[2], "queue"), Circle(0, ((0, 1),)))
+queue = NodeQueue(take_ring(sys.argv[1], sys.argv[2], "queue"), NodeGroup(0, ((0, 1),)))
 queue.decode = decode_bundles
 bell, slept, drawn = queue.bell(), 0, []
 poll = select.epoll()
@@ -65,7 +65,7 @@ def _wait_for_all_to_be_drawn(queue: NodeQueue) -> None:
 def test_whoever_sleeps_is_woken_for_what_is_put(processes: int) -> None:
     offer = offer_ring("bell", "queue")
     name, nonce = offer.segment.path.name, offer.segment.nonce.hex()
-    queue = NodeQueue(take_ring(name, nonce, "queue"), Circle(0, ((0, 1),)))
+    queue = NodeQueue(take_ring(name, nonce, "queue"), NodeGroup(0, ((0, 1),)))
     command = [sys.executable, "-c", DRAWS, name, nonce]
     drawing = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.clock import SECOND_NS
-from tailrace.core.send_order.node_uplink import PATIENCE_NS, WAIT, NodeLink, NodeWords
+from tailrace.core.send_order.node_uplink import PATIENCE_NS, WAIT, NodeUplink, NodeWords
 from tailrace.core.send_order.uplink_budget import DEPTH_NS
 from tailrace.policy.send_order.api import NEVER_NS, NOTHING, SendScheduler, Waiting
 from tailrace.policy.send_order.fifo import fifo
@@ -32,7 +32,7 @@ class Node:
         self.places.clear(self.words)
         self.queues: list[deque[int]] = [deque() for _ in home]  # of times at which they were put in
         workers = max(home) + 1
-        self.links = [NodeLink(self.words, self.places, worker, RATE, workers) for worker in range(workers)]
+        self.links = [NodeUplink(self.words, self.places, worker, RATE, workers) for worker in range(workers)]
         self.left: list[tuple[int, int]] = []  # task and time
 
     def waiting(self, tasks: list[int]) -> Waiting:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tailrace.clock import SECOND_NS
 from tailrace.core.send_order.outgoing import OutgoingQueue, Parcel, SendOrder
-from tailrace.core.send_order.uplink_budget import LinkBudget
+from tailrace.core.send_order.uplink_budget import UplinkBudget
 from tailrace.policy import SendScheduler, fifo, lbf, lbf_work, round_robin
 
 SCHEDULERS: list[SendScheduler] = [lbf(), lbf(interval_ms=1), lbf_work(1), round_robin(), fifo()]
@@ -123,7 +123,7 @@ def test_bytes_hold_back_as_well() -> None:
 def test_no_more_leaves_than_the_link_takes(sizes: list[int], gaps_us: list[int]) -> None:
     """In any time: the rate, what the bucket holds, and one parcel. And no less, if something always waits."""
     rate, depth_ns = 1_000_000, 2_000_000
-    budget = LinkBudget(rate, depth_ns)
+    budget = UplinkBudget(rate, depth_ns)
     left: list[tuple[int, int]] = []
     now_ns = SECOND_NS
     for size, gap_us in zip(sizes, gaps_us, strict=False):

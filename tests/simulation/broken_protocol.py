@@ -31,7 +31,7 @@ from tailrace.core.protocol.messages import (
 )
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.sink_log import DUPLICATE_DURABLE, DUPLICATE_PENDING, WRITE, SinkLog
-from tailrace.core.protocol.stored_state import Storing
+from tailrace.core.protocol.stored_state import StoredState
 from tailrace.core.routing import router
 from tailrace.core.routing.router import LaneOut
 from tailrace.core.tasks import stages
@@ -193,12 +193,12 @@ def prefix_travels_first() -> Patch:
 
 def prefix_of_the_moment() -> Patch:
     """When a write is done, workers hear how far splits are by then, and not what was written."""
-    original = Storing.done
+    original = StoredState.done
 
-    def done(self: Storing) -> dict[int, int]:
+    def done(self: StoredState) -> dict[int, int]:
         return {split: self.reached[split].offset for split in original(self)}
 
-    return patch.object(Storing, "done", done)
+    return patch.object(StoredState, "done", done)
 
 
 def begins_where_others_are() -> Patch:
@@ -217,12 +217,12 @@ def begins_where_others_are() -> Patch:
 
 def epochs_not_stored() -> Patch:
     """Epochs that were used are forgotten with the coordinator."""
-    original = Storing.begin
+    original = StoredState.begin
 
-    def begin(self: Storing, next_epoch: int) -> list[Persist]:
+    def begin(self: StoredState, next_epoch: int) -> list[Persist]:
         return [replace(persist, next_epoch=1) for persist in original(self, next_epoch)]
 
-    return patch.object(Storing, "begin", begin)
+    return patch.object(StoredState, "begin", begin)
 
 
 def settled_before_stored() -> Patch:

@@ -12,9 +12,9 @@ from unittest.mock import patch
 from broken_protocol import Patch, together
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core.feedback.receiver import ReceivingHalves
-from tailrace.core.feedback.sender import FeedbackOut
-from tailrace.core.hedging.races import Races
+from tailrace.core.feedback.receiver import FeedbackReceiver
+from tailrace.core.feedback.sender import FeedbackSender
+from tailrace.core.hedging.races import HedgeRaces
 from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.coordinator import Coordinator
 from tailrace.core.protocol.ledger import Ledger, Root
@@ -22,7 +22,7 @@ from tailrace.core.protocol.messages import Member
 from tailrace.core.queues import shared
 from tailrace.core.tasks import base as task
 from tailrace.core.tasks.base import Task
-from tailrace.core.tasks.deferred import OpenTask
+from tailrace.core.tasks.deferred import DeferredTask
 from tailrace.core.tasks.open_bundle import OpenBundle
 from tailrace.sim.faults import seeded_runs, topologies
 from tailrace.sim.faults.process import SimWorker
@@ -35,38 +35,38 @@ from tailrace.topology import Topology
 
 def line_not_offered_again() -> Patch:
     """Tuples in line stay there, and the new half knows nothing of them."""
-    return patch.object(FeedbackOut, "_offer_line", lambda self: None)
+    return patch.object(FeedbackSender, "_offer_line", lambda self: None)
 
 
 def sending_halves_kept() -> Patch:
-    def bind(self: FeedbackOut, version: int) -> None:
+    def bind(self: FeedbackSender, version: int) -> None:
         self.version, self._origin = version, (self.edge.index, self._sender, version)
 
-    return patch.object(FeedbackOut, "bind", bind)
+    return patch.object(FeedbackSender, "bind", bind)
 
 
 def receiving_halves_kept() -> Patch:
-    return patch.object(ReceivingHalves, "bind", lambda self, version: setattr(self, "version", version))
+    return patch.object(FeedbackReceiver, "bind", lambda self, version: setattr(self, "version", version))
 
 
 def old_messages_heard() -> Patch:
     """A sending half takes what was said to the one before it."""
-    original = FeedbackOut.hear
+    original = FeedbackSender.hear
 
-    def hear(self: FeedbackOut, task: int, version: int, *said: Any) -> None:
+    def hear(self: FeedbackSender, task: int, version: int, *said: Any) -> None:
         original(self, task, max(version, self.version), *said)
 
-    return patch.object(FeedbackOut, "hear", hear)
+    return patch.object(FeedbackSender, "hear", hear)
 
 
 def old_tuples_told() -> Patch:
     """A receiving half is told of tuples that were sent by halves long gone."""
-    original = ReceivingHalves._tell
+    original = FeedbackReceiver._tell
 
-    def tell(self: ReceivingHalves, version: int, *event: Any) -> None:
+    def tell(self: FeedbackReceiver, version: int, *event: Any) -> None:
         original(self, max(version, self.version), *event)
 
-    return patch.object(ReceivingHalves, "_tell", tell)
+    return patch.object(FeedbackReceiver, "_tell", tell)
 
 
 def new_messages_dropped() -> Patch:
@@ -77,7 +77,7 @@ def new_messages_dropped() -> Patch:
 
         return bind
 
-    return together(*(patch.object(side, "bind", forgetful(side.bind)) for side in (FeedbackOut, ReceivingHalves)))
+    return together(*(patch.object(side, "bind", forgetful(side.bind)) for side in (FeedbackSender, FeedbackReceiver)))
 
 
 def losses_renew_nothing() -> Patch:
@@ -86,20 +86,20 @@ def losses_renew_nothing() -> Patch:
 
 def held_tuples_not_registered() -> Patch:
     """The ledger hears of a tuple in line only when it leaves."""
-    original = FeedbackOut._deal_out
+    original = FeedbackSender._deal_out
 
-    def deal_out(self: FeedbackOut, *args: Any) -> int:
+    def deal_out(self: FeedbackSender, *args: Any) -> int:
         held = len(self.line)
         ids = original(self, *args)
         for bundle in list(self.line)[held:]:
             ids ^= bundle[3]
         return ids
 
-    return patch.object(FeedbackOut, "_deal_out", deal_out)
+    return patch.object(FeedbackSender, "_deal_out", deal_out)
 
 
 def line_unbounded() -> Patch:
-    return patch.object(FeedbackOut, "full", property(lambda self: False))
+    return patch.object(FeedbackSender, "full", property(lambda self: False))
 
 
 # -- hedging
@@ -119,24 +119,24 @@ def complete_by_each() -> Patch:
 
 def cancelled_when_hedged() -> Patch:
     """What is queued of a root is thrown away as soon as it is hedged."""
-    original = Races.hedge
+    original = HedgeRaces.hedge
 
-    def hedge(self: Races, root: Root, cancels: bool) -> int:
+    def hedge(self: HedgeRaces, root: Root, cancels: bool) -> int:
         self._cancels.append(root.emissions[-1])
         return original(self, root, cancels)
 
-    return patch.object(Races, "hedge", hedge)
+    return patch.object(HedgeRaces, "hedge", hedge)
 
 
 def hedges_survive_recovery() -> Patch:
     """Whatever was first, all other incarnations are cancelled, those that recovery has emitted since too."""
 
-    def completed(self: Races, root: Root) -> bool:
+    def completed(self: HedgeRaces, root: Root) -> bool:
         winner = self._ledger.completed_by(root)
         self._cancels.extend(emission for emission in root.emissions if emission != winner)
         return winner >= HEDGE
 
-    return patch.object(Races, "completed", completed)
+    return patch.object(HedgeRaces, "completed", completed)
 
 
 def thrown_away_is_acknowledged() -> Patch:
@@ -212,8 +212,8 @@ def torn_bundles() -> Iterator[None]:
 def children_told_at_once() -> Patch:
     """A task that finishes tuples one by one tells the ids of each one's children when it is finished."""
 
-    def close_one(self: OpenTask, bundle: OpenBundle, ids: int) -> None:
+    def close_one(self: DeferredTask, bundle: OpenBundle, ids: int) -> None:
         bundle.left -= 1
         self.acknowledge(bundle.emission, bundle.split, ids if bundle.left else ids ^ bundle.ids)
 
-    return together(torn_bundles(), patch.object(OpenTask, "_close_one", close_one))
+    return together(torn_bundles(), patch.object(DeferredTask, "_close_one", close_one))

@@ -11,8 +11,8 @@ from neighbours import Stepped, Worker
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, system_clock
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.feedback.budget import BOUND, FEEDBACK_SHARE, HEARERS, KEPT_NS, REPORTS, SAVED_NS, Allowance
-from tailrace.core.feedback.receiver import EACH_NS, LATE_NS, LONG_NS, TOGETHER, ReceivingHalves
+from tailrace.core.feedback.budget import BOUND, FEEDBACK_SHARE, HEARERS, KEPT_NS, REPORTS, SAVED_NS, FeedbackBudget
+from tailrace.core.feedback.receiver import EACH_NS, LATE_NS, LONG_NS, TOGETHER, FeedbackReceiver
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
@@ -31,26 +31,26 @@ SHARE = FEEDBACK_SHARE * REPORTS  # which all but what tuples wait for have
 
 
 def test_what_is_spent_must_be_earned() -> None:
-    allowance = Allowance()
-    allowance.spend(30 * MICROSECOND_NS, DAY_NS)
-    assert allowance.free_ns <= DAY_NS, "a worker that spent nothing has saved that much"
+    feedback_budget = FeedbackBudget()
+    feedback_budget.spend(30 * MICROSECOND_NS, DAY_NS)
+    assert feedback_budget.free_ns <= DAY_NS, "a worker that spent nothing has saved that much"
     for _ in range(20):
-        allowance.spend(30 * MICROSECOND_NS, DAY_NS)
-    assert allowance.free_ns == pytest.approx(DAY_NS - SAVED_NS + 21 * 30 * MICROSECOND_NS / SHARE)
+        feedback_budget.spend(30 * MICROSECOND_NS, DAY_NS)
+    assert feedback_budget.free_ns == pytest.approx(DAY_NS - SAVED_NS + 21 * 30 * MICROSECOND_NS / SHARE)
 
 
 def test_many_workers_that_report_to_one_spend_less_each() -> None:
-    few, many = Allowance(HEARERS), Allowance(4 * HEARERS)
-    for allowance in (few, many):
-        allowance.spend(MS // 10, DAY_NS)
+    few, many = FeedbackBudget(HEARERS), FeedbackBudget(4 * HEARERS)
+    for feedback_budget in (few, many):
+        feedback_budget.spend(MS // 10, DAY_NS)
     saved_ns = DAY_NS - SAVED_NS
     assert many.free_ns - saved_ns == pytest.approx(4 * (few.free_ns - saved_ns))
 
 
 def test_who_wants_to_spend_more_may() -> None:
-    usual, more = Allowance(), Allowance(share=3 * FEEDBACK_SHARE)
-    for allowance in (usual, more):
-        allowance.spend(MS // 10, DAY_NS)
+    usual, more = FeedbackBudget(), FeedbackBudget(share=3 * FEEDBACK_SHARE)
+    for feedback_budget in (usual, more):
+        feedback_budget.spend(MS // 10, DAY_NS)
     saved_ns = DAY_NS - SAVED_NS
     assert usual.free_ns - saved_ns == pytest.approx(3 * (more.free_ns - saved_ns))
     assert usual.bound_ns - saved_ns == pytest.approx(3 * (more.bound_ns - saved_ns))
@@ -61,44 +61,44 @@ def test_who_wants_to_spend_more_may() -> None:
     gaps_us=st.lists(st.integers(0, 5_000), min_size=300, max_size=300),
 )
 def test_whoever_waits_spends_no_more_than_the_share(costs_us: list[int], gaps_us: list[int]) -> None:
-    allowance, now_ns, spent_ns = Allowance(), DAY_NS, 0
+    feedback_budget, now_ns, spent_ns = FeedbackBudget(), DAY_NS, 0
     for cost_us, gap_us in zip(costs_us, gaps_us, strict=False):
-        now_ns = max(now_ns + gap_us * MICROSECOND_NS, allowance.free_ns)
-        allowance.spend(cost_us * MICROSECOND_NS, now_ns)
+        now_ns = max(now_ns + gap_us * MICROSECOND_NS, feedback_budget.free_ns)
+        feedback_budget.spend(cost_us * MICROSECOND_NS, now_ns)
         spent_ns += cost_us * MICROSECOND_NS
     assert spent_ns <= SHARE * (now_ns - DAY_NS + SAVED_NS) + costs_us[-1] * MICROSECOND_NS + len(costs_us)
 
 
 def test_what_nobody_could_wait_for_is_owed_for_a_while_only() -> None:
-    allowance = Allowance()
+    feedback_budget = FeedbackBudget()
     for _ in range(100):
-        allowance.spend(MS, DAY_NS)
-    assert allowance.free_ns == DAY_NS + SAVED_NS
+        feedback_budget.spend(MS, DAY_NS)
+    assert feedback_budget.free_ns == DAY_NS + SAVED_NS
 
 
 def test_what_pays_for_a_telling_is_its_price_shared_out_among_tasks() -> None:
-    allowance = Allowance()
-    assert allowance.paying_ns == 0, "nothing is known yet"
-    allowance.tasks = 3
+    feedback_budget = FeedbackBudget()
+    assert feedback_budget.paying_ns == 0, "nothing is known yet"
+    feedback_budget.tasks = 3
     for _ in range(200):
-        allowance.spend(20 * MICROSECOND_NS, DAY_NS)
-        allowance.spend(10 * MICROSECOND_NS, DAY_NS)
-        allowance.told()
-    assert allowance.paying_ns == pytest.approx(3 * 30 * MICROSECOND_NS / SHARE, rel=0.01)
+        feedback_budget.spend(20 * MICROSECOND_NS, DAY_NS)
+        feedback_budget.spend(10 * MICROSECOND_NS, DAY_NS)
+        feedback_budget.told()
+    assert feedback_budget.paying_ns == pytest.approx(3 * 30 * MICROSECOND_NS / SHARE, rel=0.01)
     for _ in range(200):
-        allowance.spend(20 * MICROSECOND_NS, DAY_NS)
-        allowance.spend_within_bound(40 * MICROSECOND_NS, DAY_NS)
-        allowance.told()
-    assert allowance.paying_ns == pytest.approx(3 * 60 * MICROSECOND_NS / SHARE, rel=0.01), "whoever waits for it"
+        feedback_budget.spend(20 * MICROSECOND_NS, DAY_NS)
+        feedback_budget.spend_within_bound(40 * MICROSECOND_NS, DAY_NS)
+        feedback_budget.told()
+    assert feedback_budget.paying_ns == pytest.approx(3 * 60 * MICROSECOND_NS / SHARE, rel=0.01), "whoever waits for it"
 
 
 def test_what_tuples_wait_for_has_a_larger_share_within_one_bound() -> None:
-    allowance = Allowance()
+    feedback_budget = FeedbackBudget()
     half_ns = int(FEEDBACK_SHARE * BOUND * SAVED_NS / 2)
-    allowance.spend_within_bound(half_ns, DAY_NS)
-    assert allowance.free_ns == 0 and allowance.bound_ns == pytest.approx(DAY_NS - SAVED_NS // 2)
-    allowance.spend(half_ns, DAY_NS)
-    assert allowance.bound_ns == pytest.approx(DAY_NS) and allowance.free_ns > DAY_NS - SAVED_NS // 2
+    feedback_budget.spend_within_bound(half_ns, DAY_NS)
+    assert feedback_budget.free_ns == 0 and feedback_budget.bound_ns == pytest.approx(DAY_NS - SAVED_NS // 2)
+    feedback_budget.spend(half_ns, DAY_NS)
+    assert feedback_budget.bound_ns == pytest.approx(DAY_NS) and feedback_budget.free_ns > DAY_NS - SAVED_NS // 2
 
 
 class Desk:
@@ -109,15 +109,15 @@ class Desk:
         source = topology.source("s", from_iterable(range(3)), tasks=senders)
         source.map("work", str, tasks=2, grouping=grouping).sink("out", to_call(print))
         plan = make_plan(topology, 1)
-        self.clock, self.allowance = clock or ManualClock(DAY_NS), Allowance()
+        self.clock, self.feedback_budget = clock or ManualClock(DAY_NS), FeedbackBudget()
         self.counters = TaskCounters("work", 0, 0)
         edges = [edge for edge in plan.edges if edge.feedback]
-        self.halves = ReceivingHalves(plan, senders, edges, self.counters, self.allowance, self.clock, Random(1))
-        assert self.allowance.tasks == 1
-        self.allowance.tasks = 4
+        self.halves = FeedbackReceiver(plan, senders, edges, self.counters, self.feedback_budget, self.clock, Random(1))
+        assert self.feedback_budget.tasks == 1
+        self.feedback_budget.tasks = 4
         self.halves.look_up()
         self.halves.notes.clear()
-        self.allowance.free_ns = DAY_NS + SECOND_NS
+        self.feedback_budget.free_ns = DAY_NS + SECOND_NS
 
     def run(self, tuples: int, each_ns: int) -> None:
         self.halves.arrived([(n, 0, n, 1, None, [n], ORIGIN, None) for n in range(tuples)], mixed=False)
@@ -134,9 +134,9 @@ def test_short_calls_are_told_of_when_there_is_ample_and_soon_in_any_case(idle: 
     desk.run(3, MICROSECOND_NS)
     assert desk.halves.pending and not desk.halves.due(idle)
     assert desk.due_after_ns(idle) == 4 * LATE_NS, "all four of them together once in that time"
-    desk.allowance.free_ns = DAY_NS + 2 * LATE_NS
+    desk.feedback_budget.free_ns = DAY_NS + 2 * LATE_NS
     assert desk.due_after_ns(idle) == 2 * LATE_NS, "it is urgent by then"
-    desk.allowance.free_ns = DAY_NS + 2 * MS - KEPT_NS
+    desk.feedback_budget.free_ns = DAY_NS + 2 * MS - KEPT_NS
     desk.clock.advance(2 * MS - 1)
     assert not desk.halves.due(idle)
     desk.clock.advance(1)
@@ -149,21 +149,21 @@ def test_short_calls_are_told_of_when_there_is_ample_and_soon_in_any_case(idle: 
 
 def test_long_calls_of_a_task_that_has_run_dry_are_urgent() -> None:
     desk = Desk(power_of_two())
-    desk.allowance.free_ns = DAY_NS + MS
+    desk.feedback_budget.free_ns = DAY_NS + MS
     desk.run(1, LONG_NS - EACH_NS)
     assert desk.due_after_ns(idle=True) > MS
     desk.run(1, EACH_NS)
     assert desk.due_after_ns(idle=True) == MS, "together they were long enough"
     assert desk.due_after_ns(idle=False) > MS, "with more to run nobody waits for it"
-    spent_ns = desk.allowance.free_ns
+    spent_ns = desk.feedback_budget.free_ns
     desk.clock.advance(MS)
     desk.halves.look_up()
-    assert desk.allowance.free_ns >= spent_ns
+    assert desk.feedback_budget.free_ns >= spent_ns
 
 
 def test_many_short_calls_are_not_urgent() -> None:
     desk = Desk(power_of_two())
-    desk.allowance.free_ns = DAY_NS + MS
+    desk.feedback_budget.free_ns = DAY_NS + MS
     desk.run(100, EACH_NS - 1)
     assert desk.due_after_ns(idle=True) > MS
 
@@ -171,9 +171,9 @@ def test_many_short_calls_are_not_urgent() -> None:
 def test_a_task_that_has_worked_for_its_part_of_the_share_need_not_wait_for_others() -> None:
     desk = Desk(power_of_two())
     for _ in range(200):
-        desk.allowance.spend(10 * MICROSECOND_NS, DAY_NS)
-        desk.allowance.told()
-    paying_ns = desk.allowance.paying_ns
+        desk.feedback_budget.spend(10 * MICROSECOND_NS, DAY_NS)
+        desk.feedback_budget.told()
+    paying_ns = desk.feedback_budget.paying_ns
     desk.run(1, paying_ns - 1)
     assert not desk.halves.due(idle=False)
     desk.run(1, 1)
@@ -183,7 +183,7 @@ def test_a_task_that_has_worked_for_its_part_of_the_share_need_not_wait_for_othe
 @pytest.mark.parametrize(("grouping", "urgent"), [(power_of_two(), False), (pull(), True)])
 def test_many_calls_are_urgent_where_senders_wait_for_it(grouping: Grouping, urgent: bool) -> None:
     desk = Desk(grouping)
-    desk.allowance.free_ns = DAY_NS + MS
+    desk.feedback_budget.free_ns = DAY_NS + MS
     desk.run(TOGETHER - 1, 1)
     assert desk.due_after_ns() > MS
     desk.run(1, 1)
@@ -195,10 +195,10 @@ def test_nobody_is_kept_waiting_for_a_task_with_long_calls_within_the_bound(send
     desk = Desk(pull(), senders)
     desk.run(1, LONG_NS)
     assert desk.halves.due(idle=True) and desk.halves.due(idle=False)
-    spent_ns = desk.allowance.free_ns
+    spent_ns = desk.feedback_budget.free_ns
     desk.halves.look_up()
-    assert desk.allowance.free_ns == spent_ns, "which is not what others have to wait for"
-    desk.allowance.spend_within_bound(3 * MS, DAY_NS)
+    assert desk.feedback_budget.free_ns == spent_ns, "which is not what others have to wait for"
+    desk.feedback_budget.spend_within_bound(3 * MS, DAY_NS)
     desk.run(1, LONG_NS)
     assert not desk.halves.due(idle=True) and desk.due_after_ns(idle=True) == 4 * LATE_NS
 
@@ -212,7 +212,7 @@ class Costly(ManualClock):
         self.advance(self.tick_ns)
         return super().__call__()
 
-    def look_up(self, halves: ReceivingHalves) -> None:
+    def look_up(self, halves: FeedbackReceiver) -> None:
         self.tick_ns = 40 * MICROSECOND_NS
         halves.look_up()
         self.tick_ns = 0
@@ -227,7 +227,7 @@ def test_all_that_a_busy_worker_tells_and_hears_is_within_its_share(
 ) -> None:
     clock = Costly(DAY_NS)
     desk = Desk(grouping, senders, clock)
-    desk.allowance.tasks = 1
+    desk.feedback_budget.tasks = 1
     for second in range(3):
         began_ns, spent_ns, told = clock(), -desk.counters.feedback_ns, 0
         while clock() < began_ns + SECOND_NS:
@@ -239,7 +239,7 @@ def test_all_that_a_busy_worker_tells_and_hears_is_within_its_share(
             if desk.halves.due(idle=True):
                 clock.look_up(desk.halves)
                 told += 1
-                desk.allowance.spend(heard_ns, clock())
+                desk.feedback_budget.spend(heard_ns, clock())
                 spent_ns += heard_ns
         spent_ns += desk.counters.feedback_ns
         if second:
@@ -259,7 +259,7 @@ class HostDesk(Stepped):
         source.filter("work", bool, tasks=2, grouping=power_of_two()).sink("out", to_call(print), tasks=1)
         plan = make_plan(topology, 1)
         around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), system_clock, Random(1))
-        self.allowance = around.allowance
+        self.feedback_budget = around.feedback_budget
         body = plan.operators[1].operator.body
         self.host = TaskHost(
             assemble(1, Bodies({1: body}, {}, {}, {0: Position(0, None)}), around), Worker(), Kind.AUTO
@@ -268,7 +268,7 @@ class HostDesk(Stepped):
         assert self.host.task.receiving is not None
         self.halves = self.host.task.receiving
         self.halves.look_up()
-        self.allowance.free_ns = system_clock() + 50 * MS
+        self.feedback_budget.free_ns = system_clock() + 50 * MS
 
     def put(self) -> None:
         self.host.task.receive([(1, 0, 1, 1, [1], [0], ORIGIN, None)])
@@ -282,7 +282,7 @@ def test_a_task_that_may_not_tell_yet_sleeps_until_it_may() -> None:
     for fold in desk.host.task.acks.values():
         fold.take()  # or it would look for a connection, again and again
     now_ns = system_clock()
-    assert now_ns < desk.host.wake_ns(now_ns) <= desk.halves.due_ns(idle=True) <= desk.allowance.ample_ns
+    assert now_ns < desk.host.wake_ns(now_ns) <= desk.halves.due_ns(idle=True) <= desk.feedback_budget.ample_ns
     wait_until(lambda: desk.halves.due(idle=True), 5, "what was spent to be earned")
     assert desk.host.has_news
     desk.step(1)

@@ -12,7 +12,7 @@ import pytest
 
 from tailrace.errors import ProtocolError
 from tailrace.runtime.links import frames
-from tailrace.runtime.links.control import Bootstrap, ControlLine
+from tailrace.runtime.links.control import Bootstrap, ControlConnection
 from tailrace.runtime.links.frames import ACKS, HEADER, MESSAGE, frame
 from tailrace.runtime.links.seals import seals_of
 
@@ -20,32 +20,34 @@ OURS, THEIRS = (seals_of(b"secret", (b"one", b"other"), dialed) for dialed in (F
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[socket.socket, ControlLine]]:
+def ends() -> Iterator[tuple[socket.socket, ControlConnection]]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        yield theirs, ControlLine(ours, OURS)
+        yield theirs, ControlConnection(ours, OURS)
 
 
 def message(number: int, value: object) -> bytes:
     return frame(MESSAGE, number, pickle.dumps(value), THEIRS.sending)
 
 
-def test_messages_come_in_order_until_the_end(ends: tuple[socket.socket, ControlLine]) -> None:
+def test_messages_come_in_order_until_the_end(ends: tuple[socket.socket, ControlConnection]) -> None:
     peer, line = ends
     peer.sendall(message(1, "a") + message(2, {"b": 2}))
     peer.close()
     assert list(line.receive()) == ["a", {"b": 2}]
 
 
-def test_what_one_end_sends_the_other_receives(ends: tuple[socket.socket, ControlLine]) -> None:
+def test_what_one_end_sends_the_other_receives(ends: tuple[socket.socket, ControlConnection]) -> None:
     peer, line = ends
     line.send(1)
     line.send([2])
     line.close()
-    assert list(ControlLine(peer, THEIRS).receive()) == [1, [2]]
+    assert list(ControlConnection(peer, THEIRS).receive()) == [1, [2]]
 
 
-def test_a_message_that_is_too_large_is_the_only_one_that_is_not_sent(ends: tuple[socket.socket, ControlLine]) -> None:
+def test_a_message_that_is_too_large_is_the_only_one_that_is_not_sent(
+    ends: tuple[socket.socket, ControlConnection],
+) -> None:
     peer, line = ends
     line.send("one")
     with patch.object(frames, "MAX_FRAME", 1000), pytest.raises(ProtocolError, match="frame too large: bytes=2") as why:
@@ -53,7 +55,7 @@ def test_a_message_that_is_too_large_is_the_only_one_that_is_not_sent(ends: tupl
     assert "limit=1000" in str(why.value)
     line.send("two")
     line.close()
-    assert list(ControlLine(peer, THEIRS).receive()) == ["one", "two"]
+    assert list(ControlConnection(peer, THEIRS).receive()) == ["one", "two"]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_a_message_that_is_too_large_is_the_only_one_that_is_not_sent(ends: tupl
         HEADER.pack(3, MESSAGE, 1),
     ],
 )
-def test_anything_else_ends_the_line(ends: tuple[socket.socket, ControlLine], data: bytes) -> None:
+def test_anything_else_ends_the_line(ends: tuple[socket.socket, ControlConnection], data: bytes) -> None:
     peer, line = ends
     peer.sendall(data)
     with pytest.raises(ProtocolError):
@@ -93,7 +95,7 @@ class Bomb:
     ],
     ids=["unsealed", "another secret", "another connection", "sent back", "changed"],
 )
-def test_what_is_not_authentic_is_not_unpickled(ends: tuple[socket.socket, ControlLine], forged: bytes) -> None:
+def test_what_is_not_authentic_is_not_unpickled(ends: tuple[socket.socket, ControlConnection], forged: bytes) -> None:
     peer, line = ends
     peer.sendall(forged)
     peer.close()
@@ -102,7 +104,7 @@ def test_what_is_not_authentic_is_not_unpickled(ends: tuple[socket.socket, Contr
     assert not Bomb.went_off
 
 
-def test_a_sealed_message_cannot_be_repeated_or_left_out(ends: tuple[socket.socket, ControlLine]) -> None:
+def test_a_sealed_message_cannot_be_repeated_or_left_out(ends: tuple[socket.socket, ControlConnection]) -> None:
     peer, line = ends
     peer.sendall(message(1, "a") + message(1, "a"))
     received = line.receive()

@@ -10,7 +10,7 @@ import pytest
 import tailrace as tr
 from tailrace.clock import SECOND_NS
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.hedging.cancelled import LIMIT, Cancelled
+from tailrace.core.hedging.cancelled import LIMIT, CancelledEmissions
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.ledger import LedgerLimits
@@ -23,7 +23,7 @@ from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology
 
 
-def _task(operator: Any, cancelled: Cancelled) -> Task:
+def _task(operator: Any, cancelled: CancelledEmissions) -> Task:
     topology = Topology("t")
     stream: Stream = operator(topology.source("s", SimSource("s", 5)))
     stream.sink("out", SimSink(), tasks=2)
@@ -46,7 +46,7 @@ def _task(operator: Any, cancelled: Cancelled) -> Task:
     ],
 )
 def test_what_is_queued_of_a_cancelled_emission_is_not_run(kind: type[Task], operator: Any) -> None:
-    cancelled = Cancelled()
+    cancelled = CancelledEmissions()
     task = _task(operator, cancelled)
     assert isinstance(task, kind)
     task.handle(Members(1, {}, {}))
@@ -69,14 +69,14 @@ def test_what_is_queued_of_a_cancelled_emission_is_not_run(kind: type[Task], ope
 
 
 def test_a_set_of_cancelled_emissions_is_bounded_and_forgets_the_oldest() -> None:
-    cancelled = Cancelled()
+    cancelled = CancelledEmissions()
     cancelled.add(range(LIMIT))
     cancelled.add([LIMIT, LIMIT + 1])
     assert len(cancelled) == LIMIT and min(cancelled) == 2
 
 
 def test_what_is_cancelled_stays_so_when_replay_goes_off() -> None:
-    cancelled = Cancelled()
+    cancelled = CancelledEmissions()
     task = _task(lambda stream: stream.map("a", str, tasks=2), cancelled)
     task.receive([(5, 0, 5, 1005, [5], ["x"])])
     cancelled.add([5])

@@ -10,13 +10,13 @@ import pytest
 import tailrace as tr
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.routing.router import PROOF, Lane, LaneOut
-from tailrace.core.tasks.empty_results import ENOUGH, Empties
+from tailrace.core.tasks.empty_results import ENOUGH, EmptyResults
 from tailrace.core.tasks.stages import MapStage, Wiring
 from tailrace.metrics.counters import TaskCounters
 from tailrace.topology import OnError
 
 
-class Elsewhere:
+class LeastWaiting:
     """An edge that counts what it is given."""
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class Elsewhere:
         return 5
 
 
-def wired(said: list[tuple[str, str]]) -> tuple[Wiring, Elsewhere]:
+def wired(said: list[tuple[str, str]]) -> tuple[Wiring, LeastWaiting]:
     wiring = Wiring("clean", 0, OnError.FAIL, TaskCounters("clean", 0, 0), lambda: 0)
-    out = Elsewhere()
-    wiring.outs = (Empties(wiring, lambda topic, text: said.append((topic, text))), out)
+    out = LeastWaiting()
+    wiring.outs = (EmptyResults(wiring, lambda topic, text: said.append((topic, text))), out)
     return wiring, out
 
 

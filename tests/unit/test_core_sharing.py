@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.feedback.budget import Allowance
-from tailrace.core.feedback.receiver import ReceivingHalves
+from tailrace.core.feedback.budget import FeedbackBudget
+from tailrace.core.feedback.receiver import FeedbackReceiver
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.plan.queue_sharing import check_sharing
 from tailrace.errors import OptionError
@@ -158,8 +158,8 @@ def test_a_half_hears_of_an_arrival_first_though_another_thread_runs_it_meanwhil
     source = topology.source("s", SimSource("s", 5), tasks=1)
     source.map("work", nothing, tasks=2, grouping=half).sink("out", SimSink(), tasks=1)  # type: ignore[arg-type]
     plan = make_plan(topology, 1)
-    halves = ReceivingHalves(
-        plan, 1, plan.edges[:1], TaskCounters("work", 0, 0), Allowance(), ManualClock(1), Random(1)
+    halves = FeedbackReceiver(
+        plan, 1, plan.edges[:1], TaskCounters("work", 0, 0), FeedbackBudget(), ManualClock(1), Random(1)
     )
     bundles = [(n, 0, n, 5, None, [n], (0, 0, 0), [(n,)]) for n in range(2)]
 

@@ -8,11 +8,11 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.policy.hedging.least_waiting import Elsewhere
+from tailrace.policy.hedging.least_waiting import LeastWaiting
 
 
 def test_equals_take_turns() -> None:
-    edge = Elsewhere(4)
+    edge = LeastWaiting(4)
     hedges = []
     for hedge in range(6):
         hedges.append(edge.choose(avoid={1}))
@@ -21,7 +21,7 @@ def test_equals_take_turns() -> None:
 
 
 def test_what_was_sent_before_something_that_is_complete_does_not_wait() -> None:
-    edge = Elsewhere(2)
+    edge = LeastWaiting(2)
     for incarnation in range(5):
         edge.sent(incarnation, 0)
     assert edge.waiting(0) == 5
@@ -33,7 +33,7 @@ def test_what_was_sent_before_something_that_is_complete_does_not_wait() -> None
 
 
 def test_a_root_that_its_hedge_completed_still_waits_where_it_was() -> None:
-    edge = Elsewhere(3)
+    edge = LeastWaiting(3)
     edge.sent(0, 0)
     edge.sent(100, 1)
     edge.completed(100, [0, 100])
@@ -42,14 +42,14 @@ def test_a_root_that_its_hedge_completed_still_waits_where_it_was() -> None:
 
 
 def test_what_nobody_saw_sent_is_passed_over() -> None:
-    edge = Elsewhere(2)
+    edge = LeastWaiting(2)
     edge.completed(7, [7, 8])
     assert edge.task_of(7) is None and (edge.waiting(0), edge.waiting(1)) == (0, 0)
 
 
 @given(st.integers(2, 6), st.randoms(use_true_random=False))
 def test_a_hedge_goes_to_the_least_of_the_others(tasks: int, rng: Random) -> None:
-    edge, open_ones = Elsewhere(tasks), []
+    edge, open_ones = LeastWaiting(tasks), []
     for incarnation in range(60):
         if open_ones and rng.random() < 0.5:
             done = open_ones.pop(rng.randrange(len(open_ones)))

@@ -9,23 +9,23 @@ import time
 import pytest
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
-from tailrace.core.plan.node_groups import circle_of_node
+from tailrace.core.plan.node_groups import node_group_of_machine
 from tailrace.core.protocol.messages import Member
-from tailrace.core.send_order.node_uplink import PATIENCE_NS, POLL_NS, WAIT, NodeLink, NodeWords
+from tailrace.core.send_order.node_uplink import PATIENCE_NS, POLL_NS, WAIT, NodeUplink, NodeWords
 from tailrace.core.send_order.uplink_budget import DEPTH_NS
 from tailrace.errors import SegmentError
 from tailrace.policy.send_order.api import NEVER_NS, Waiting
 from tailrace.policy.send_order.largest_backlog import lbf
-from tailrace.runtime.send_order.shared_words import LinkMemory
+from tailrace.runtime.send_order.shared_words import SharedWords
 
 NOW_NS = 5 * SECOND_NS
 
 
-def two_workers(operators: list[int], home: list[int]) -> tuple[NodeLink, NodeLink]:
+def two_workers(operators: list[int], home: list[int]) -> tuple[NodeUplink, NodeUplink]:
     places = NodeWords(operators, home)
     words = [0] * places.count
     places.clear(words)
-    first, second = (NodeLink(words, places, worker, 1_000_000, 2) for worker in (0, 1))
+    first, second = (NodeUplink(words, places, worker, 1_000_000, 2) for worker in (0, 1))
     return first, second
 
 
@@ -72,11 +72,11 @@ def test_of_those_who_are_not_here_the_part_is_left_to_them() -> None:
     places = NodeWords([2], [0, 1])
     words = [0] * places.count
     places.clear(words)
-    mine = NodeLink(words, places, 0, 1_000_000, 4)
+    mine = NodeUplink(words, places, 0, 1_000_000, 4)
     mine.tell(backlog(2), [0])
     mine.spend(0, 1_000, NOW_NS)
     assert words[places.FREE] == NOW_NS - DEPTH_NS + 4 * MILLISECOND_NS
-    NodeLink(words, places, 1, 1_000_000, 4)
+    NodeUplink(words, places, 1, 1_000_000, 4)
     mine.spend(0, 1_000, NOW_NS)
     assert words[places.FREE] == NOW_NS - DEPTH_NS + 6 * MILLISECOND_NS
 
@@ -110,18 +110,18 @@ def test_a_circle_is_the_workers_of_a_machine_in_their_epochs() -> None:
         1: Member(3, ("there", 5)),
         2: Member(2, ("here", 6)),
     }
-    circle = circle_of_node(members, 2)
-    assert circle is not None
-    assert (circle.maker, circle.members) == (0, ((0, 1), (2, 2)))
-    assert circle_of_node(members, 4) is None
+    group = node_group_of_machine(members, 2)
+    assert group is not None
+    assert (group.maker, group.members) == (0, ((0, 1), (2, 2)))
+    assert node_group_of_machine(members, 4) is None
 
 
 # -- the memory
 
 
 def test_words_of_one_are_seen_by_the_other_and_one_has_the_lock() -> None:
-    made = LinkMemory.make(8)
-    opened = LinkMemory.open(os.getpid(), made.number, made.nonce, 8)
+    made = SharedWords.make(8)
+    opened = SharedWords.open(os.getpid(), made.number, made.nonce, 8)
     made.words[7] = NEVER_NS
     assert list(opened.words) == [0] * 7 + [NEVER_NS]
     assert made.take() and not opened.take()
@@ -133,10 +133,10 @@ def test_words_of_one_are_seen_by_the_other_and_one_has_the_lock() -> None:
 
 
 def test_the_dead_hold_no_lock() -> None:
-    made = LinkMemory.make(1)
+    made = SharedWords.make(1)
     child = os.fork()
     if child == 0:
-        opened = LinkMemory.open(os.getppid(), made.number, made.nonce, 1)
+        opened = SharedWords.open(os.getppid(), made.number, made.nonce, 1)
         opened.words[0] = int(opened.take())
         signal.pause()
     deadline = time.monotonic() + 20
@@ -151,10 +151,10 @@ def test_the_dead_hold_no_lock() -> None:
 
 @pytest.mark.parametrize(("nonce", "count"), [("00" * 16, 4), (None, 5)])
 def test_another_file_than_was_meant(nonce: str | None, count: int) -> None:
-    made = LinkMemory.make(4)
+    made = SharedWords.make(4)
     with pytest.raises(SegmentError, match="another file than was meant: path=/proc/"):
-        LinkMemory.open(os.getpid(), made.number, nonce or made.nonce, count)
+        SharedWords.open(os.getpid(), made.number, nonce or made.nonce, count)
     number = made.number
     made.close()
     with pytest.raises(SegmentError, match="no such memory: "):
-        LinkMemory.open(os.getpid(), number, "", 4)
+        SharedWords.open(os.getpid(), number, "", 4)

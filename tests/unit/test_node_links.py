@@ -1,4 +1,4 @@
-"""Workers of a machine find the words of their link, anew for each circle, and do without where they cannot."""
+"""Workers of a machine find the words of their link, anew for each node group, and do without where they cannot."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.messages import Member
-from tailrace.core.send_order.uplink_budget import LinkBudget
+from tailrace.core.send_order.uplink_budget import UplinkBudget
 from tailrace.errors import ProtocolError
 from tailrace.runtime.send_order import node_uplinks
-from tailrace.runtime.send_order.node_uplinks import NodeLinks
-from tailrace.runtime.send_order.shared_words import SharedLink
+from tailrace.runtime.send_order.node_uplinks import NodeUplinks
+from tailrace.runtime.send_order.shared_words import SharedUplink
 from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing.processes import wait_until
 from tailrace.topology import Topology
@@ -27,10 +27,10 @@ class Loop:
     """Remembers what it was told to share."""
 
     def __init__(self) -> None:
-        self.link: SharedLink | None = None
-        self.budget: LinkBudget | None = None
+        self.link: SharedUplink | None = None
+        self.budget: UplinkBudget | None = None
 
-    def share(self, link: SharedLink | None, budget: LinkBudget | None) -> None:
+    def share(self, link: SharedUplink | None, budget: UplinkBudget | None) -> None:
         if self.link is not None:
             self.link.memory.close()
         self.link, self.budget = link, budget
@@ -48,7 +48,7 @@ class Worker:
         self.members: dict[int, Member] = {}
         self.spoil: Callable[[dict[str, Any]], dict[str, Any]] = dict
         self._everyone = everyone
-        self.links = NodeLinks(self, make_plan(topology, 3), RATE, self.loop, self.alone.append)  # type: ignore[arg-type]
+        self.links = NodeUplinks(self, make_plan(topology, 3), RATE, self.loop, self.alone.append)  # type: ignore[arg-type]
         everyone[worker] = self
 
     def follow(self, members: dict[int, Member]) -> None:
@@ -107,7 +107,7 @@ def test_when_one_is_replaced_nothing_of_the_old_circle_counts(workers: list[Wor
     assert old is not None
     old_nonce = old.memory.nonce
     workers[0].follow(together(1, 2, 1))
-    assert workers[0].links.offer({"circle": [[0, 1], [1, 1], [2, 1]]}) is None, "that of a circle which is over"
+    assert workers[0].links.offer({"group": [[0, 1], [1, 1], [2, 1]]}) is None, "that of a circle which is over"
     for one in workers[1:]:
         one.follow(together(1, 2, 1))
     wait_until(lambda: joined(workers), 20, "a link for all")

@@ -10,7 +10,7 @@ import pytest
 from neighbours import NobodyHere
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.plan.node_groups import Circle
+from tailrace.core.plan.node_groups import NodeGroup
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Member, Position
@@ -84,8 +84,8 @@ class Desk:
             runner.adopt(host)
         made = offer_ring("pool", "queue")
         name, nonce = made.segment.path.name, made.segment.nonce.hex()
-        circle = Circle(0, ((0, 1), (1, 2)))
-        self.node, self.other = (NodeQueue(take_ring(name, nonce, "queue"), circle) for _ in range(2))
+        group = NodeGroup(0, ((0, 1), (1, 2)))
+        self.node, self.other = (NodeQueue(take_ring(name, nonce, "queue"), group) for _ in range(2))
         made.withdraw()
         made.close()
         self.node.pool, self.node.decode, self.other.decode = self.pool, self.pool.decode, decode_bundles

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from tailrace.core.plan.node_groups import Circle, circle_of
+from tailrace.core.plan.node_groups import NodeGroup, node_group_of
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.messages import Member
 from tailrace.core.queues.shared import SharedQueue
@@ -26,7 +26,7 @@ from tailrace.sim.faults.topologies import SimSink, SimSource, mark
 from tailrace.testing.clock import ManualClock
 from tailrace.topology import Topology
 
-CIRCLE = Circle(0, ((0, 1), (1, 2)))
+CIRCLE = NodeGroup(0, ((0, 1), (1, 2)))
 
 
 def _end(name: str, nonce: str, batch: int = 0) -> NodeQueue:
@@ -202,7 +202,7 @@ def test_the_spare_word_is_in_nobody_s_way() -> None:
     assert used <= layout.SPARE <= layout.OFFSETS["ring_shared.slots"] - 4
 
 
-# -- circles
+# -- node groups
 
 
 def _topology() -> Topology:
@@ -218,13 +218,13 @@ def test_workers_of_a_machine_find_one_circle_and_its_maker_has_tasks() -> None:
     assert plan.homes(work) == (1, 2, 3)
     here = {worker: Member(worker + 10, ("here", worker)) for worker in range(3)}
     members = {**here, 3: Member(13, ("there", 3))}
-    circles = [circle_of(plan, work, members, worker) for worker in range(5)]
-    assert circles[0] == circles[1] == circles[2] == Circle(1, ((0, 10), (1, 11), (2, 12)))
-    assert circles[3] is None, "it is alone on its machine"
-    assert circles[4] is None, "it is no member"
-    assert circle_of(plan, load, members, 1) is None, "those behind an edge by load share by worker"
+    groups = [node_group_of(plan, work, members, worker) for worker in range(5)]
+    assert groups[0] == groups[1] == groups[2] == NodeGroup(1, ((0, 10), (1, 11), (2, 12)))
+    assert groups[3] is None, "it is alone on its machine"
+    assert groups[4] is None, "it is no member"
+    assert node_group_of(plan, load, members, 1) is None, "those behind an edge by load share by worker"
     assert load.scope("node") == "worker"
-    replaced = circle_of(plan, work, {**members, 0: Member(14, ("here", 0))}, 1)
-    assert replaced != circles[1], "a new epoch is a new circle, though it only puts"
-    alone = circle_of(plan, work, {worker: member for worker, member in members.items() if worker != 2}, 1)
+    replaced = node_group_of(plan, work, {**members, 0: Member(14, ("here", 0))}, 1)
+    assert replaced != groups[1], "a new epoch is a new circle, though it only puts"
+    alone = node_group_of(plan, work, {worker: member for worker, member in members.items() if worker != 2}, 1)
     assert alone is None, "one worker with tasks needs no queue but its own"

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
-from tailrace.core.feedback.budget import Allowance
-from tailrace.core.feedback.receiver import ReceivingHalves
+from tailrace.core.feedback.budget import FeedbackBudget
+from tailrace.core.feedback.receiver import FeedbackReceiver
 from tailrace.core.plan.planner import make_plan
-from tailrace.core.routing.router import Note
+from tailrace.core.routing.router import FeedbackMessage
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, latency_balanced, power_of_two, pull
 from tailrace.policy.groupings.api import FIRST, HELD
@@ -128,8 +128,8 @@ def test_arrivals_are_told_before_a_call_unless_nobody_minds(grouping: Grouping,
     source = topology.source("s", from_iterable(range(3)), tasks=senders)
     source.map("work", str, grouping=grouping).sink("out", to_call(print))
     plan = make_plan(topology, 1)
-    halves = ReceivingHalves(
-        plan, senders, plan.edges[:1], TaskCounters("work", 0, 0), Allowance(), ManualClock(1), Random(1)
+    halves = FeedbackReceiver(
+        plan, senders, plan.edges[:1], TaskCounters("work", 0, 0), FeedbackBudget(), ManualClock(1), Random(1)
     )
     assert (halves.patient, halves.hears_one) == (patient, senders == 1)
 
@@ -142,7 +142,7 @@ class Own(tuple[int, ...]):
     "message", [Done(1, (2, 3), 0), Ran(1, 5), Credit(True), InLine(1, 2), Reply(1, 2.0), Own((7,))]
 )
 def test_notes_come_out_as_they_went_in(message: Message) -> None:
-    notes: list[Note] = [(3, 1, 7, message), (3, 2, 7, Ran(0, 0))]
+    notes: list[FeedbackMessage] = [(3, 1, 7, message), (3, 2, 7, Ran(0, 0))]
     found, sent_ns = decode_notes(memoryview(encode_notes(notes, 7)))
     assert sent_ns == 7
     assert found == notes

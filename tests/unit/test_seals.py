@@ -18,7 +18,7 @@ from tailrace.errors import ProtocolError
 from tailrace.runtime.links import auth
 from tailrace.runtime.links.auth import Contact, accept, answer, dial, new_secret, stays_here
 from tailrace.runtime.links.channels import Channel, SocketOut, outgoing
-from tailrace.runtime.links.control import ControlLine
+from tailrace.runtime.links.control import ControlConnection
 from tailrace.runtime.links.frames import BUNDLES, MESSAGE, FrameReader, frame
 from tailrace.testing.processes import wait_until
 
@@ -75,7 +75,7 @@ def relayed(change: bytes = b"", to: bytes = b"") -> Iterator[tuple[Relay, bytes
                 try:
                     contact = accept(connection, secret)
                     answer(contact, None)
-                    heard.extend(ControlLine(connection, contact.seals).receive())
+                    heard.extend(ControlConnection(connection, contact.seals).receive())
                 except ProtocolError as error:
                     heard.append(error)
 
@@ -94,7 +94,7 @@ def relayed(change: bytes = b"", to: bytes = b"") -> Iterator[tuple[Relay, bytes
 def test_a_relay_that_changes_nothing_is_not_noticed() -> None:
     with relayed() as (relay, secret, heard):
         contact = dial(relay.listener.getsockname(), secret, HELLO)
-        ControlLine(contact.connection, contact.seals).send("hello")
+        ControlConnection(contact.connection, contact.seals).send("hello")
         wait_until(lambda: bool(heard), 10, "the message")
         contact.connection.close()
     assert heard == ["hello"]

@@ -33,7 +33,7 @@ from tailrace.testing import ManualClock
 from tailrace.topology import Topology
 
 
-class Elsewhere(NobodyHere):
+class LeastWaiting(NobodyHere):
     """All other tasks live in another worker, at the far end of a socket pair."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Desk:
         task = assemble(1, bodies, around)
         assert isinstance(task, PlainTask)
         self.task = task
-        self.world = Elsewhere()
+        self.world = LeastWaiting()
         self.sender = Sender(task, self.world, lambda action: action())  # type: ignore[arg-type]
         self.sender.moved_to(Runner("test", lambda error: None))
 
@@ -176,7 +176,7 @@ def test_a_tuple_that_cannot_be_broadcast_is_one_error() -> None:
     plan = make_plan(topology, 2)
     around = Surroundings(plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
     task = assemble(1, Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)}), around)
-    world = Elsewhere()
+    world = LeastWaiting()
     sender = Sender(task, world, lambda action: action())  # type: ignore[arg-type]
     sender.moved_to(Runner("test", lambda error: None))
     task.receive([(0, 0, 0, 1, [7], [(x for x in [])])])

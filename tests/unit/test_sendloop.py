@@ -16,7 +16,7 @@ from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Member, Position
-from tailrace.core.send_order.uplink_budget import LinkBudget
+from tailrace.core.send_order.uplink_budget import UplinkBudget
 from tailrace.core.tasks.base import PlainTask
 from tailrace.policy import SendScheduler, fields, fifo, lbf, round_robin
 from tailrace.runtime.execution.runner import Runner
@@ -107,7 +107,7 @@ class Host:
 class Desk:
     """Some map tasks in one worker, sinks in another; values are (receiver, number)."""
 
-    def __init__(self, tasks: int = 3, most_tuples: int = 1_000, budget: LinkBudget | None = None) -> None:
+    def __init__(self, tasks: int = 3, most_tuples: int = 1_000, budget: UplinkBudget | None = None) -> None:
         topology = Topology("t")
         stream = topology.source("s", SimSource("s", 1)).map("m", _itself, tasks=tasks)
         stream.sink("out", SimSink(committing=False), tasks=TARGETS, grouping=fields(_receiver))
@@ -166,7 +166,7 @@ def test_what_tasks_leave_is_sent_by_the_loop_and_not_before() -> None:
 
 
 def test_the_fullest_queue_is_emptied_first() -> None:
-    budget = LinkBudget(1_000_000)
+    budget = UplinkBudget(1_000_000)
     desk = Desk(budget=budget)
     desk.switch(lbf())
     big = bytes(4_000)
@@ -307,7 +307,7 @@ def test_one_task_alone_is_left_alone_unless_the_link_is_limited() -> None:
     desk.switch(lbf())
     desk.hosts[0].emit(("a", 1))
     assert desk.arrived() == [("a", 1)], "it sends by itself"
-    limited = Desk(tasks=1, budget=LinkBudget(1_000_000_000))
+    limited = Desk(tasks=1, budget=UplinkBudget(1_000_000_000))
     limited.switch(None)
     limited.hosts[0].emit(("a", 1))
     assert limited.arrived() == []

@@ -18,7 +18,7 @@ from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position, Techniques
 from tailrace.core.tasks.base import Task
 from tailrace.policy.hedging.api import MOST_HEDGES, ReplayRule
-from tailrace.policy.hedging.disjoint_halves import Sides
+from tailrace.policy.hedging.disjoint_halves import DisjointHalves
 from tailrace.policy.techniques import PLAIN, Tail
 from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing import ManualClock
@@ -30,7 +30,9 @@ TIMEOUT = tr.fixed_timeout(10)
 @given(st.integers(2, 9), st.integers(0, HEDGE - 10), st.integers(0, (1 << 64) - 1), st.data())
 def test_an_incarnation_and_the_next_never_meet(tasks: int, first: int, salt: int, data: st.DataObject) -> None:
     """Whoever sends them, and whatever they have sent before."""
-    senders = [Sides(tasks, salt, start) for start in data.draw(st.lists(st.integers(0, 99), min_size=2, max_size=3))]
+    senders = [
+        DisjointHalves(tasks, salt, start) for start in data.draw(st.lists(st.integers(0, 99), min_size=2, max_size=3))
+    ]
     met: dict[int, set[int]] = {}
     for _ in range(60):
         emission = data.draw(st.integers(first, first + 9))
@@ -45,7 +47,7 @@ def test_an_incarnation_and_the_next_never_meet(tasks: int, first: int, salt: in
 @pytest.mark.parametrize("tasks", [2, 3, 5, 8])
 @pytest.mark.parametrize("step", [1, 2, 5, 8, 25, 64])
 def test_tasks_get_equal_shares_whatever_the_numbers_have_in_common(tasks: int, step: int) -> None:
-    sides = Sides(tasks, 12345, 7)
+    sides = DisjointHalves(tasks, 12345, 7)
     for hedge in (0, 1):
         got = Counter(sides.choose(step * turn, hedge) for turn in range(4_000))
         share = 4_000 / tasks
@@ -55,7 +57,7 @@ def test_tasks_get_equal_shares_whatever_the_numbers_have_in_common(tasks: int, 
 
 
 def test_of_emissions_in_a_row_each_side_gets_its_share_to_the_tuple() -> None:
-    sides = Sides(5, 99, 0)
+    sides = DisjointHalves(5, 99, 0)
     for block in range(100):
         tasks = [sides.choose(5 * block + place, hedge=0) for place in range(5)]
         assert sum(task < 2 for task in tasks) == 2

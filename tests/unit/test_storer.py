@@ -15,7 +15,7 @@ from tailrace.errors import OptionError
 from tailrace.runtime.connectors import from_iterable, to_list
 from tailrace.runtime.driver import checkpoint_writer as module
 from tailrace.runtime.driver.checkpoint import Checkpoint
-from tailrace.runtime.driver.checkpoint_writer import Storer
+from tailrace.runtime.driver.checkpoint_writer import CheckpointWriter
 from tailrace.testing.processes import wait_until
 from tailrace.topology import Topology
 
@@ -44,7 +44,7 @@ def test_an_order_returns_before_it_is_written(tmp_path: Path, plan: Plan, monke
     checkpoint = Checkpoint(tmp_path, plan)
     disk = Disk(monkeypatch)
     done: list[Exception | None] = []
-    storer = Storer(checkpoint, done.append)
+    storer = CheckpointWriter(checkpoint, done.append)
     storer.start()
     storer.order(Persist({0: Position(3, None)}, 7))
     assert done == []
@@ -59,7 +59,7 @@ def test_an_order_returns_before_it_is_written(tmp_path: Path, plan: Plan, monke
 def test_what_went_wrong_is_told(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = Checkpoint(tmp_path, plan)
     done: list[Exception | None] = []
-    storer = Storer(checkpoint, done.append)
+    storer = CheckpointWriter(checkpoint, done.append)
     storer.start()
 
     def fail(number: int) -> None:
@@ -82,7 +82,7 @@ def test_a_checkpoint_is_locked_until_the_last_write_is_done(
     disk = Disk(monkeypatch)
     monkeypatch.setattr(module, "CLOSE_S", 0.05)
     done: list[Exception | None] = []
-    storer = Storer(checkpoint, done.append)
+    storer = CheckpointWriter(checkpoint, done.append)
     storer.start()
     storer.order(Persist({0: Position(3, None)}, 7))
     storer.close()

@@ -10,21 +10,21 @@ from typing import Any, cast
 
 from tailrace.clock import MILLISECOND_NS, Clock
 from tailrace.connector import CommittingWriter, Reader, Writer
-from tailrace.core.feedback.budget import Allowance
-from tailrace.core.feedback.receiver import ReceivingHalves
-from tailrace.core.feedback.sender import MAX_LINE, FeedbackOut
-from tailrace.core.hedging.cancelled import Cancelled
+from tailrace.core.feedback.budget import FeedbackBudget
+from tailrace.core.feedback.receiver import FeedbackReceiver
+from tailrace.core.feedback.sender import MAX_LINE, FeedbackSender
+from tailrace.core.hedging.cancelled import CancelledEmissions
 from tailrace.core.plan.plan import EdgePlan, OperatorPlan, Plan
 from tailrace.core.protocol.ledger import Ledger, LedgerLimits
 from tailrace.core.protocol.messages import Position
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.sink_log import SinkLog
 from tailrace.core.queues.shared import SharedQueue
-from tailrace.core.routing.router import FeedbackLane, Lane, LaneOut, Out, SidesOut, TurnsOut, Unroutable
+from tailrace.core.routing.router import DisjointHalvesOut, FeedbackLane, Lane, LaneOut, Out, TurnsOut, Unroutable
 from tailrace.core.tasks.base import ObservedTask, PlainTask, Task
 from tailrace.core.tasks.deferred import AsyncTask, BatchTask
-from tailrace.core.tasks.empty_results import Empties, Say, say_nothing
-from tailrace.core.tasks.observer import Watch
+from tailrace.core.tasks.empty_results import EmptyResults, Say, say_nothing
+from tailrace.core.tasks.observer import TaskObserver
 from tailrace.core.tasks.source import SourceTask
 from tailrace.core.tasks.stages import (
     CallSinkStage,
@@ -62,15 +62,15 @@ class Surroundings:
     limits: LedgerLimits
     clock: Clock
     rng: Random
-    watch: Watch | None = None
+    observer: TaskObserver | None = None
     line_limit: int = MAX_LINE  # tuples that may wait at a task for others to have room
     guard: Callable[[], AbstractContextManager[Any]] = nullcontext  # makes what is held by who draws from a queue
     queues: dict[int, SharedQueue[Task]] = field(
         default_factory=dict
     )  # by operator; those that several tasks may draw from
     tail: Tail = PLAIN
-    cancelled: Cancelled = field(default_factory=Cancelled)
-    allowance: Allowance = field(default_factory=Allowance)
+    cancelled: CancelledEmissions = field(default_factory=CancelledEmissions)
+    feedback_budget: FeedbackBudget = field(default_factory=FeedbackBudget)
     say: Say = say_nothing
     sightings: Sightings = field(default_factory=Sightings)
 
@@ -78,7 +78,7 @@ class Surroundings:
 def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
     """The task object for the unit that this task leads."""
     task = _assemble(leader, bodies, around)
-    task.allowance = around.allowance
+    task.feedback_budget = around.feedback_budget
     task.take_sides(around.tail)
     return task
 
@@ -116,11 +116,11 @@ def _assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
     task.wiring = builder.wiring(task, leader)
     if isinstance(task, SourceTask):
         task.switch(around.tail)
-    if around.watch is not None:
+    if around.observer is not None:
         if isinstance(task, SourceTask):
-            task.ledger.watch = around.watch.roots(leader)
+            task.ledger.observer = around.observer.roots(leader)
         else:
-            task.watch = around.watch.calls(task, leader)
+            task.observer = around.observer.calls(task, leader)
     builder.add_receiving_halves(task, operator)
     return task
 
@@ -142,7 +142,7 @@ class _Builder:
         main = [self._out(task, index, edge, counters) for edge in outgoing if edge.port is Port.MAIN]
         wiring.outs = tuple(main)
         if operator.operator.role in (Role.MAP, Role.MAP_BATCH):
-            wiring.outs = (Empties(wiring, self._around.say), *main)
+            wiring.outs = (EmptyResults(wiring, self._around.say), *main)
         letters = [edge for edge in outgoing if edge.port is Port.DEAD_LETTERS]
         wiring.letters = tuple(self._out(task, index, edge, counters) for edge in letters)
         for out in main:
@@ -157,8 +157,8 @@ class _Builder:
         edges = self.feedback_into(operator)
         if edges:
             counters, around = task.counters[0], self._around
-            task.receiving = ReceivingHalves(
-                self._plan, task.number, edges, counters, around.allowance, around.clock, around.rng
+            task.receiving = FeedbackReceiver(
+                self._plan, task.number, edges, counters, around.feedback_budget, around.clock, around.rng
             )
 
     def add_tap(self, task: Task, operator: OperatorPlan) -> None:
@@ -197,14 +197,16 @@ class _Builder:
             return TurnsOut(edge, lanes, None, self._around.rng)
         chooser = None if edge.local else edge.grouping.bind(len(targets), self._around.rng)
         if takes_turns(edge) and len(lanes) > 1 and passes_one(self._plan, edge):
-            return SidesOut(edge, lanes, chooser, self._around.rng)
+            return DisjointHalvesOut(edge, lanes, chooser, self._around.rng)
         return LaneOut(edge, lanes, chooser, self._around.rng)
 
     def _feedback_out(self, task: Task, index: int, edge: EdgePlan, targets: list[int], counters: TaskCounters) -> Out:
         around = self._around
         lanes = [FeedbackLane(edge.index, target) for target in targets]
         task.lanes.extend(lanes)
-        out = FeedbackOut(edge, lanes, index, counters, around.allowance, around.clock, around.rng, around.line_limit)
+        out = FeedbackSender(
+            edge, lanes, index, counters, around.feedback_budget, around.clock, around.rng, around.line_limit
+        )
         task.lines[edge.index] = out
         return out
 
@@ -215,8 +217,8 @@ class _Builder:
             stage = self._sink(task, operator, self._bodies.writers[number], wiring)
         else:
             stage = _STAGES[operator.operator.role](self._bodies.functions[number], wiring)
-        watch = self._around.watch
-        return stage if watch is None else watch.stage(task, number, stage, wiring)
+        observer = self._around.observer
+        return stage if observer is None else observer.stage(task, number, stage, wiring)
 
     def _sink(self, task: Task, operator: OperatorPlan, writer: Writer, wiring: Wiring) -> Stage:
         if not operator.committing:

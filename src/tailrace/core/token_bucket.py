@@ -5,7 +5,7 @@ from __future__ import annotations
 from tailrace.clock import SECOND_NS
 
 
-class Bucket:
+class TokenBucket:
     """Law: in any time t those that wait spend no more than the rate times t, what the bucket holds, and one parcel.
 
     Where not all wait, no more is owed than is earned in ``most_ns``.

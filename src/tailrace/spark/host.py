@@ -21,7 +21,7 @@ from tailrace.core.protocol.messages import Failed
 from tailrace.errors import ProtocolError, TailraceError
 from tailrace.runtime.driver.host import Exited
 from tailrace.runtime.links.auth import dial
-from tailrace.runtime.links.control import Bootstrap, ControlLine
+from tailrace.runtime.links.control import Bootstrap, ControlConnection
 from tailrace.spark.interrupts import spare, spare_no_more
 from tailrace.spark.jobs import Jobs
 from tailrace.spark.slots import HELD
@@ -142,7 +142,7 @@ def give_up(bootstrap: Bootstrap, why: str) -> bool:
         contact = dial(bootstrap.address, bootstrap.secret, hello)
     except (OSError, ProtocolError):
         return False  # the run is over, or has replaced this worker
-    line = ControlLine(contact.connection, contact.seals)
+    line = ControlConnection(contact.connection, contact.seals)
     try:
         line.send(Failed(bootstrap.worker, bootstrap.epoch, TailraceError(why)))
     except OSError:

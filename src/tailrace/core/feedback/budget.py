@@ -11,7 +11,7 @@ What tuples wait for may take more of it, up to a bound of all.
 from __future__ import annotations
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
-from tailrace.core.token_bucket import Bucket
+from tailrace.core.token_bucket import TokenBucket
 
 FEEDBACK_SHARE = 0.02
 """Of a core, unless somebody wants to spend more or less on it."""
@@ -32,7 +32,7 @@ KEPT_NS = SAVED_NS // 2
 SMOOTHING = 0.05  # of the price
 
 
-class Allowance(Bucket):
+class FeedbackBudget(TokenBucket):
     """Nanoseconds are spent, and told afterwards.
 
     Threads may spend at the same moment. One of the sums is lost then, which does no harm.
@@ -42,7 +42,7 @@ class Allowance(Bucket):
         each = share * min(1.0, HEARERS / workers)
         self._share = each * REPORTS
         super().__init__(_per_s(self._share), SAVED_NS, SAVED_NS)
-        self._all = Bucket(_per_s(each * BOUND), SAVED_NS, SAVED_NS)
+        self._all = TokenBucket(_per_s(each * BOUND), SAVED_NS, SAVED_NS)
         self.tasks = 0  # that have something to tell
         self._price_ns = 0.0  # of one telling, and of all that was told and heard before it
         self._since_ns = 0  # spent since the last one

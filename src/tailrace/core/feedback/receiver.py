@@ -14,10 +14,10 @@ from random import Random
 from typing import Any
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, Clock
-from tailrace.core.feedback.budget import Allowance
+from tailrace.core.feedback.budget import FeedbackBudget
 from tailrace.core.feedback.runs import Arrival, Run, came, joined
 from tailrace.core.plan.plan import EdgePlan, Plan
-from tailrace.core.routing.router import NOTE, UNTRACKED, Note, Origin
+from tailrace.core.routing.router import NOTE, UNTRACKED, FeedbackMessage, Origin
 from tailrace.errors import TailraceError, shorten
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.groupings.feedback import BulkReceiver, Message, Receiver, Silent, has_feedback, hears_many
@@ -34,7 +34,7 @@ EACH_NS = 500 * MICROSECOND_NS
 """Calls are long that took so long in all, and each on average."""
 
 
-class ReceivingHalves:
+class FeedbackReceiver:
     """Of one task.
 
     Law: a half is told of each tuple that came under its membership, and of its execution after its arrival; of nothing
@@ -47,13 +47,13 @@ class ReceivingHalves:
         number: int,
         edges: Sequence[EdgePlan],
         counters: TaskCounters,
-        allowance: Allowance,
+        feedback_budget: FeedbackBudget,
         clock: Clock,
         rng: Random,
     ) -> None:
         self._arrivals: deque[Arrival] = deque()  # of which nobody was told
         self._unheard: deque[int] = deque()  # tuples that came, and of whose coming no half wants to hear
-        self.notes: dict[int, list[Note]] = {}  # to senders, by task number; whoever sends them empties it
+        self.notes: dict[int, list[FeedbackMessage]] = {}  # to senders, by task number; whoever sends them empties it
         self.senders = [
             plan.operators[edge.upstream].first_task + index
             for edge in edges
@@ -64,8 +64,8 @@ class ReceivingHalves:
         self._task = plan.task_index(number)
         self._edges = edges
         self._counters = counters
-        self._allowance = allowance
-        allowance.tasks += 1
+        self._feedback_budget = feedback_budget
+        feedback_budget.tasks += 1
         self._looked_ns = 0
         self._clock = clock
         self._rng = rng
@@ -173,16 +173,16 @@ class ReceivingHalves:
 
         Senders that hold tuples until long calls have ended wait for nothing but the bound.
         """
-        allowance, long = self._allowance, self._long
-        if self._untold_ns >= allowance.paying_ns > 0:
+        feedback_budget, long = self._feedback_budget, self._long
+        if self._untold_ns >= feedback_budget.paying_ns > 0:
             return 0
         if long and self._awaited:
-            due_ns = allowance.bound_ns
+            due_ns = feedback_budget.bound_ns
         elif (long and idle) or (self._awaited and self._untold >= TOGETHER):
-            due_ns = allowance.urgent_ns
+            due_ns = feedback_budget.urgent_ns
         else:
-            due_ns = min(allowance.ample_ns, max(allowance.urgent_ns, self._looked_ns + LATE_NS))
-        return min(due_ns, self._looked_ns + LATE_NS * allowance.tasks)
+            due_ns = min(feedback_budget.ample_ns, max(feedback_budget.urgent_ns, self._looked_ns + LATE_NS))
+        return min(due_ns, self._looked_ns + LATE_NS * feedback_budget.tasks)
 
     @property
     def _long(self) -> bool:
@@ -214,11 +214,11 @@ class ReceivingHalves:
         spent_ns += self._looked_ns - now_ns
         self._counters.feedback_ns += spent_ns
         if awaited:
-            self._allowance.spend_within_bound(spent_ns, now_ns)
+            self._feedback_budget.spend_within_bound(spent_ns, now_ns)
         else:
-            self._allowance.spend(spent_ns, now_ns)
+            self._feedback_budget.spend(spent_ns, now_ns)
         if known:
-            self._allowance.told()
+            self._feedback_budget.told()
 
     def _came(self, part: Any, at_ns: int) -> None:
         if len(part) == NOTE:
@@ -291,7 +291,7 @@ class ReceivingHalves:
             f"cause={type(error).__name__}: {error}; does {downstream} change its input?"
         )
 
-    def _heard(self, note: Note, now_ns: int) -> None:
+    def _heard(self, note: FeedbackMessage, now_ns: int) -> None:
         edge, sender, _, message = note
         self._halves[edge].hear(sender, message, now_ns)
 

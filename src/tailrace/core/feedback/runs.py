@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tailrace.core.routing.router import NOTE, UNTRACKED, Note, Origin
+from tailrace.core.routing.router import NOTE, UNTRACKED, FeedbackMessage, Origin
 from tailrace.policy.groupings.feedback import Message
 
 Came = tuple[Origin | None, int, Sequence[Message | None] | None]
@@ -19,9 +19,9 @@ Run = tuple[Origin | None, Sequence[Any], Sequence[Message | None] | None, Seque
 No durations: they were thrown away."""
 
 
-def came(items: Iterable[Any]) -> list[Came | Note]:
+def came(items: Iterable[Any]) -> list[Came | FeedbackMessage]:
     """The same in fewer: tuples of one sender that came without a break are one, where nothing is attached."""
-    found: list[Came | Note] = []
+    found: list[Came | FeedbackMessage] = []
     last: Origin | None = None  # of the tuples counted and not yet in there
     tuples = 0
     for item in items:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tailrace.clock import Clock
 from tailrace.core.failures import CAUGHT
-from tailrace.core.feedback.budget import Allowance
+from tailrace.core.feedback.budget import FeedbackBudget
 from tailrace.core.plan.plan import EdgePlan
 from tailrace.core.protocol.lineage import broadcast_lineages, child_lineages
 from tailrace.core.routing.router import MAX_BUNDLE, Bundle, FeedbackLane, LaneOut, Origin
@@ -29,7 +29,7 @@ MAX_LINE = 256
 NOTHING: Mapping[int, Message] = {}
 
 
-class FeedbackOut(LaneOut):
+class FeedbackSender(LaneOut):
     """An edge whose tasks report to the sender.
 
     Law: every tuple gets its ack id in ``send``, and goes to a lane once: at once, or from the front of the line.
@@ -41,7 +41,7 @@ class FeedbackOut(LaneOut):
         lanes: Sequence[FeedbackLane],
         sender: int,
         counters: TaskCounters,
-        allowance: Allowance,
+        feedback_budget: FeedbackBudget,
         clock: Clock,
         rng: Random,
         limit: int,
@@ -51,7 +51,7 @@ class FeedbackOut(LaneOut):
         self.line: deque[Bundle] = deque()
         self._sender = sender  # the sending task's place among the tasks of its operator
         self._counters = counters
-        self._allowance = allowance
+        self._feedback_budget = feedback_budget
         self._clock = clock
         self._rng = rng
         self._limit = limit
@@ -206,7 +206,7 @@ class FeedbackOut(LaneOut):
         chosen = self._half.hear(task, message, now_ns if said_ns is None else said_ns)
         heard_ns = self._clock()
         self._counters.feedback_ns += heard_ns - now_ns
-        self._allowance.spend(heard_ns - now_ns, now_ns)
+        self._feedback_budget.spend(heard_ns - now_ns, now_ns)
         if released := list(chosen):
             self._counters.choosing_ns += self._clock() - heard_ns
             assert len(released) <= len(self.line), f"more released than held: {len(released)} of {len(self.line)}"

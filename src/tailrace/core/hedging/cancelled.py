@@ -13,7 +13,7 @@ LIMIT = 4096
 """Emissions. At a thousand hedges a second, what was cancelled four seconds ago has left the queues."""
 
 
-class Cancelled(dict[int, None]):
+class CancelledEmissions(dict[int, None]):
     """Emission numbers, the oldest first. One thread at a time may add; any may look."""
 
     def add(self, emissions: Iterable[int]) -> None:

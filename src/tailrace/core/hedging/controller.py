@@ -17,7 +17,7 @@ from tailrace.core.protocol.messages import Load
 from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.hedging.api import MOST_HEDGES, ReplayRule
-from tailrace.policy.hedging.least_waiting import Elsewhere
+from tailrace.policy.hedging.least_waiting import LeastWaiting
 from tailrace.policy.techniques import Tail
 from tailrace.topology import Role
 
@@ -27,7 +27,7 @@ FADE = 0.84
 """Of what was known before, with each load: half is left after a second, in which there may be few hedges."""
 
 
-class Hedging:
+class HedgingController:
     """The roots of one source task under one rule. Law: a root is hedged at most ``MOST_HEDGES`` times in its life."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Hedging:
         counters: TaskCounters,
         rng: Random,
         now_ns: int,
-        edges: Sequence[Elsewhere] = (),
+        edges: Sequence[LeastWaiting] = (),
     ) -> None:
         self.rule = rule
         self.wake_ns = 0  # when to ask what is due

@@ -17,7 +17,7 @@ from tailrace.core.protocol.ledger import Ledger, Root
 from tailrace.metrics.counters import TaskCounters
 
 
-class Races:
+class HedgeRaces:
     """Of the roots of one source task. Law: of hedges whose root is complete each has won or is wasted."""
 
     def __init__(self, ledger: Ledger, counters: TaskCounters, cancels: list[int]) -> None:

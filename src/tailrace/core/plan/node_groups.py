@@ -1,10 +1,10 @@
-"""A circle: the workers of a machine that draw from one queue for an operator, each in one epoch.
+"""A node group: the workers of a machine that draw from one queue for an operator, each in one epoch.
 
-The queue belongs to those epochs. When one of them ends or another begins there is a new circle, with a new queue, and
-the old one is left as it is. What was in it is pending in some ledger, and so is what a dead process had taken or was
-writing; every change of epochs is followed by a recovery, once all act on it, which emits all that again. So nobody
-needs to know who held what, nothing of a dead epoch is ever drawn, and a process that is merely stopped holds up
-nobody once it has been replaced.
+The queue belongs to those epochs. When one of them ends or another begins there is a new node group, with a new queue,
+and the old one is left as it is. What was in it is pending in some ledger, and so is what a dead process had taken or
+was writing; every change of epochs is followed by a recovery, once all act on it, which emits all that again. So nobody
+needs to know who held what, nothing of a dead epoch is ever drawn, and a process that is merely stopped holds up nobody
+once it has been replaced.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tailrace.policy.techniques import NODE
 
 
 @dataclass(frozen=True)
-class Circle:
-    """Law: two workers find the same circle, or one of them does not act on the newest membership yet."""
+class NodeGroup:
+    """Law: two workers find the same node group, or one of them does not act on the newest membership yet."""
 
     maker: int  # the worker that makes the queue
     members: tuple[tuple[int, int], ...]  # (worker, epoch) of all that may put; those with tasks of the operator draw
@@ -28,22 +28,22 @@ class Circle:
         return any(member == worker for member, _ in self.members)
 
 
-def circle_of(plan: Plan, operator: OperatorPlan, members: Mapping[int, Member], worker: int) -> Circle | None:
-    """The circle that a worker is in, if it shares by node. None where fewer than two have tasks of the operator."""
+def node_group_of(plan: Plan, operator: OperatorPlan, members: Mapping[int, Member], worker: int) -> NodeGroup | None:
+    """The node group of a worker that shares by node. None where fewer than two workers have tasks of the operator."""
     own = members.get(worker)
     if own is None or operator.widest != NODE:
         return None
     together = _of_machine(members, own)
     homes = set(plan.homes(operator))
     drawing = [other for other, _ in together if other in homes]
-    return Circle(drawing[0], together) if len(drawing) > 1 else None
+    return NodeGroup(drawing[0], together) if len(drawing) > 1 else None
 
 
-def circle_of_node(members: Mapping[int, Member], worker: int) -> Circle | None:
+def node_group_of_machine(members: Mapping[int, Member], worker: int) -> NodeGroup | None:
     """All workers of a worker's machine. None if it is not there itself."""
     own = members.get(worker)
     together = () if own is None else _of_machine(members, own)
-    return Circle(together[0][0], together) if together else None
+    return NodeGroup(together[0][0], together) if together else None
 
 
 def _of_machine(members: Mapping[int, Member], own: Member) -> tuple[tuple[int, int], ...]:

@@ -52,7 +52,7 @@ from tailrace.core.protocol.messages import (
     Techniques,
     ToWorker,
 )
-from tailrace.core.protocol.stored_state import Storing
+from tailrace.core.protocol.stored_state import StoredState
 from tailrace.core.protocol.worker_deaths import KILLED, SILENCE, TOO_LATE, keeps_dying
 from tailrace.errors import WorkerLost, WorkersMissing
 from tailrace.policy.techniques import PLAIN, Tail
@@ -128,7 +128,7 @@ class Coordinator:
     error: Exception | None = None
     _table: dict[int, _Worker] = field(default_factory=dict)
     _sources: dict[int, _Source] = field(default_factory=dict)
-    _storing: Storing = field(init=False)
+    _stored_state: StoredState = field(init=False)
     _next_epoch: int = 0
     _version: int = 0
     _recover_at_ns: int | None = None  # a recovery is due, not before this time
@@ -143,14 +143,14 @@ class Coordinator:
 
     def __post_init__(self) -> None:
         self._next_epoch = self.first_epoch
-        self._storing = Storing(self.positions, self.first_epoch)
+        self._stored_state = StoredState(self.positions, self.first_epoch)
 
     def start(self, now_ns: int) -> list[Command]:
         self._sources = {task: _Source() for task in self.sources}
         self._recover_at_ns = now_ns
         for worker in range(self.workers):
             self._new_epoch(worker, now_ns)
-        return [*self._storing.begin(self._next_epoch)]
+        return [*self._stored_state.begin(self._next_epoch)]
 
     def handle(self, message: FromWorker, now_ns: int) -> list[Command]:
         """A worker said something."""
@@ -203,17 +203,21 @@ class Coordinator:
         """What ``Persist`` asked for is on disk. What has moved since is not, and waits for the next."""
         if self.phase is Phase.FINISHED:
             return []
-        moved = self._storing.done()
+        moved = self._stored_state.done()
         commands = self._broadcast(Committed(moved)) if moved else []
         for worker, entry in self._table.items():
-            if entry.state is WorkerState.STARTING and not entry.ordered and entry.epoch < self._storing.next_epoch:
+            if (
+                entry.state is WorkerState.STARTING
+                and not entry.ordered
+                and entry.epoch < self._stored_state.next_epoch
+            ):
                 entry.ordered, entry.since_ns = True, now_ns
                 commands.append(StartWorker(worker, entry.epoch))
-        return [*commands, *self._storing.begin(self._next_epoch), *self._finish_if_empty()]
+        return [*commands, *self._stored_state.begin(self._next_epoch), *self._finish_if_empty()]
 
     def not_stored(self, error: Exception, now_ns: int) -> list[Command]:
         """It cannot be: the run cannot keep its promises any more."""
-        self._storing.failed()
+        self._stored_state.failed()
         return [*self.fail(error, now_ns), *self._finish_if_empty()]
 
     def exited(self, worker: int, epoch: int, why: str, now_ns: int) -> list[Command]:
@@ -353,7 +357,7 @@ class Coordinator:
                 self._sources[task] = _Source()
         self._schedule_recovery(now_ns)
         self._new_epoch(worker, now_ns)
-        return [*commands, *self._storing.begin(self._next_epoch), *self._announce()]
+        return [*commands, *self._stored_state.begin(self._next_epoch), *self._announce()]
 
     def _missing(self, worker: int, why: str) -> WorkersMissing:
         came = sum(entry.state is not WorkerState.STARTING for entry in self._table.values())
@@ -423,8 +427,8 @@ class Coordinator:
     # -- prefixes
 
     def _commit(self, message: Prefixes) -> list[Command]:
-        if self._storing.reach(message.positions):
-            return [*self._storing.begin(self._next_epoch)]
+        if self._stored_state.reach(message.positions):
+            return [*self._stored_state.begin(self._next_epoch)]
         known = {split: self.positions[split].offset for split in message.positions}
         stored = all(offset >= message.positions[split].offset for split, offset in known.items())
         # A ledger that asks again has not heard the answer, or there is none yet.
@@ -474,7 +478,7 @@ class Coordinator:
     def _finish_if_empty(self) -> list[Command]:
         """When all workers are gone, and nothing is being stored: else a later run could begin before that is there."""
         gone = all(entry.state is WorkerState.GONE for entry in self._table.values())
-        ends = self.phase is Phase.LEAVING and gone and self._storing.under_way is None
+        ends = self.phase is Phase.LEAVING and gone and self._stored_state.under_way is None
         return [self._finish()] if ends else []
 
     def _finish(self) -> Command:
@@ -504,7 +508,7 @@ class Coordinator:
     @property
     def reached(self) -> Mapping[int, Position]:
         """How far ledgers have told that splits are, stored or not."""
-        return self._storing.reached
+        return self._stored_state.reached
 
     @property
     def quiet(self) -> set[int]:

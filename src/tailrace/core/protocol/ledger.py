@@ -95,7 +95,9 @@ class Ledger:
         self.complete_latency = Histogram()
         self.durable_latency = Histogram()
         self.reemitted = 0
-        self.watch: Callable[[Root, int], None] | None = None  # called with what completes, and which emission did it
+        self.observer: Callable[[Root, int], None] | None = (
+            None  # called with what completes, and which emission did it
+        )
         self.on_complete: Callable[[Root, int], None] | None = None  # called with what completes, and when
 
     # -- emitting
@@ -204,8 +206,8 @@ class Ledger:
     def _complete(self, root: Root, now_ns: int) -> None:
         if not root.complete_ns:
             root.complete_ns = now_ns
-            if self.watch is not None:
-                self.watch(root, self.completed_by(root))
+            if self.observer is not None:
+                self.observer(root, self.completed_by(root))
             if self.on_complete is not None:
                 self.on_complete(root, now_ns)
             latency_ns = max(0, now_ns - root.due_ns)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from tailrace.core.protocol.messages import Persist, Position
 
 
-class Storing:
+class StoredState:
     """``positions`` are where a restart will find them; ``reached`` is how far ledgers have got, stored or not."""
 
     def __init__(self, positions: dict[int, Position], next_epoch: int) -> None:

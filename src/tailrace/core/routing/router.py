@@ -16,8 +16,8 @@ from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.lineage import broadcast_lineages, child_lineages
 from tailrace.policy.groupings.api import ALL, Chooser
 from tailrace.policy.groupings.feedback import Message, wants_answer
-from tailrace.policy.hedging.disjoint_halves import Sides
-from tailrace.policy.hedging.least_waiting import Elsewhere
+from tailrace.policy.hedging.disjoint_halves import DisjointHalves
+from tailrace.policy.hedging.least_waiting import LeastWaiting
 
 Bundle = tuple[int, int, int, int, list[int] | None, list[Any]]
 """(emission number, split index, offset, ack id, lineages or None, values)"""
@@ -28,7 +28,7 @@ Origin = tuple[int, int, int]
 TrackedBundle = tuple[int, int, int, int, list[int] | None, list[Any], Origin, list[Message | None] | None]
 """A bundle on a load-aware edge: also where it came from, and what is attached to its tuples."""
 
-Note = tuple[int, int, int, Message]
+FeedbackMessage = tuple[int, int, int, Message]
 """What one half says to the other: (edge index, speaking task's place, version of the membership, message)"""
 
 NOTE = 4
@@ -52,7 +52,7 @@ Unroutable = Callable[[int, int, int, Any, int | None, BaseException], int]
 """(emission number, split index, offset, value, lineage, error) -> ack ids of what was sent instead."""
 
 
-def urgent(notes: Iterable[Note]) -> bool:
+def urgent(notes: Iterable[FeedbackMessage]) -> bool:
     """Whether one of these must be heard at once."""
     return any(wants_answer(note[3]) for note in notes)
 
@@ -266,7 +266,7 @@ class LaneOut:
 class TurnsOut(LaneOut):
     """A shuffled edge of a source to several tasks: roots take turns, and a hedge goes elsewhere."""
 
-    elsewhere: Elsewhere | None = None
+    least_waiting: LeastWaiting | None = None
     """While roots are hedged by a rule that cancels. Without it a hedge goes to any other task."""
 
     def send(
@@ -283,31 +283,35 @@ class TurnsOut(LaneOut):
             assert parents is not None
             lineages = child_lineages(parents, self._salt, indices)
         ack = self._new_id(64)
-        choice = turn_of(emission, len(self.lanes)) if self.elsewhere is None else self._note(emission, self.elsewhere)
+        choice = (
+            turn_of(emission, len(self.lanes))
+            if self.least_waiting is None
+            else self._note(emission, self.least_waiting)
+        )
         self.lanes[choice].bundles.append((emission, split, offset, ack, lineages, values))
         return ack
 
-    def _note(self, emission: int, elsewhere: Elsewhere) -> int:
+    def _note(self, emission: int, least_waiting: LeastWaiting) -> int:
         tasks = len(self.lanes)
         if emission < HEDGE:
             choice = emission % tasks
         else:
             first = emission % HEDGE
             hedges = range(first + HEDGE, emission, HEDGE)
-            choice = elsewhere.choose({first % tasks, *map(elsewhere.task_of, hedges)})
-        elsewhere.sent(emission, choice)
+            choice = least_waiting.choose({first % tasks, *map(least_waiting.task_of, hedges)})
+        least_waiting.sent(emission, choice)
         return choice
 
 
-class SidesOut(LaneOut):
+class DisjointHalvesOut(LaneOut):
     """A shuffled edge behind the first, that has at most one tuple of an emission: a hedge's goes to the other side."""
 
-    sides: Sides | None = None
+    disjoint_halves: DisjointHalves | None = None
     """While roots are hedged by a rule that cancels. Without it all tuples take turns."""
 
     def take_sides(self, wanted: bool) -> None:
-        if wanted != (self.sides is not None):
-            self.sides = Sides(len(self.lanes), self._salt, self._new_id(32)) if wanted else None
+        if wanted != (self.disjoint_halves is not None):
+            self.disjoint_halves = DisjointHalves(len(self.lanes), self._salt, self._new_id(32)) if wanted else None
 
     def send(
         self,
@@ -318,7 +322,7 @@ class SidesOut(LaneOut):
         parents: list[int] | None,
         indices: list[int] | None,
     ) -> int:
-        if self.sides is None or not values:
+        if self.disjoint_halves is None or not values:
             return super().send(emission, split, offset, values, parents, indices)
         lineages: list[int] | None = None
         if self._lineages:
@@ -326,6 +330,6 @@ class SidesOut(LaneOut):
             lineages = child_lineages(parents, self._salt, indices)
         ack = self._new_id(64)
         hedge, first = divmod(emission, HEDGE)
-        choice = self.sides.choose(first, hedge)
+        choice = self.disjoint_halves.choose(first, hedge)
         self.lanes[choice].bundles.append((emission, split, offset, ack, lineages, values))
         return ack

@@ -18,7 +18,7 @@ from random import Random
 from typing import TypeAlias
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
-from tailrace.core.send_order.uplink_budget import LinkBudget
+from tailrace.core.send_order.uplink_budget import UplinkBudget
 from tailrace.policy.send_order.api import NEVER_NS, NOTHING, SendScheduler, Waiting
 
 Words: TypeAlias = "MutableSequence[int] | memoryview[int]"
@@ -57,7 +57,7 @@ class NodeWords:
             words[place] = NEVER_NS if place >= self.since else 0
 
 
-class NodeLink:
+class NodeUplink:
     """One worker's view. ``look`` and ``spend`` go together, and no other worker's come in between.
 
     Law: in any time t no more leaves the node than the rate times t, what the bucket holds, and one parcel; and while
@@ -71,7 +71,7 @@ class NodeLink:
         self._words = words
         self._places = places
         self._worker = worker
-        self._budget = LinkBudget(bytes_per_s)
+        self._budget = UplinkBudget(bytes_per_s)
         self._at = _At()
 
     def tell(self, waiting: Waiting, tasks: Sequence[int]) -> None:

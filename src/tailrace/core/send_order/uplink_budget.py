@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core.token_bucket import Bucket
+from tailrace.core.token_bucket import TokenBucket
 
 DEPTH_NS = 10 * MILLISECOND_NS
 """What an idle link may make up for: about what a busy machine keeps a thread waiting."""
 
 
-class LinkBudget(Bucket):
+class UplinkBudget(TokenBucket):
     """Bytes are spent as they leave."""
 
     def __init__(self, bytes_per_s: int, depth_ns: int = DEPTH_NS) -> None:

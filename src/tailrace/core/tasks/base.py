@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from tailrace.clock import Clock
-from tailrace.core.feedback.budget import Allowance
-from tailrace.core.feedback.receiver import ReceivingHalves
-from tailrace.core.feedback.sender import FeedbackOut
-from tailrace.core.hedging.cancelled import Cancelled
+from tailrace.core.feedback.budget import FeedbackBudget
+from tailrace.core.feedback.receiver import FeedbackReceiver
+from tailrace.core.feedback.sender import FeedbackSender
+from tailrace.core.hedging.cancelled import CancelledEmissions
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.acks import HEDGE, AckFold
 from tailrace.core.protocol.messages import Committed, Flush, Members, Techniques, ToWorker
 from tailrace.core.queues.shared import SharedQueue, Tap
-from tailrace.core.routing.router import NOTE, UNTRACKED, Bundle, Lane, Note, Origin, SidesOut
+from tailrace.core.routing.router import NOTE, UNTRACKED, Bundle, DisjointHalvesOut, FeedbackMessage, Lane, Origin
 from tailrace.core.tasks.stages import CommitSinkStage, Stage, Wiring
 from tailrace.errors import TailraceError
 from tailrace.metrics.counters import TaskCounters
@@ -52,10 +52,10 @@ class Task:
         self.acks: dict[int, AckFold] = {owner: AckFold() for owner in plan.owners}
         self.wirings: list[Wiring] = []  # of the leader first, then of what is fused to it
         self.sinks: list[CommitSinkStage] = []
-        self.lines: dict[int, FeedbackOut] = {}  # by edge index: the load-aware edges that leave here
-        self.receiving: ReceivingHalves | None = None  # of those that lead here
-        self.allowance = Allowance()  # for feedback; this and the next are shared by all tasks of the worker
-        self.cancelled = Cancelled()
+        self.lines: dict[int, FeedbackSender] = {}  # by edge index: the load-aware edges that leave here
+        self.receiving: FeedbackReceiver | None = None  # of those that lead here
+        self.feedback_budget = FeedbackBudget()  # for feedback; this and the next are shared by all tasks of the worker
+        self.cancelled = CancelledEmissions()
         self.cancels: list[int] = []  # emissions that this task wants cancelled everywhere; whoever tells empties it
         self.clock = clock
         self._owners = plan.owners
@@ -100,7 +100,7 @@ class Task:
             left = self.queue  # which may be left in its turn, meanwhile
             left.extend(bundles)
 
-    def hear(self, notes: Sequence[Note], said_ns: int | None = None) -> None:
+    def hear(self, notes: Sequence[FeedbackMessage], said_ns: int | None = None) -> None:
         """Tasks that this one sends to have said something, at that time if it is known."""
         for edge, task, version, message in notes:
             self.lines[edge].hear(task, version, message, said_ns)
@@ -131,7 +131,7 @@ class Task:
         """From then until now."""
         spent_ns = self.clock() - began_ns
         self.wirings[0].counters.feedback_ns += spent_ns
-        self.allowance.spend(spent_ns, began_ns)
+        self.feedback_budget.spend(spent_ns, began_ns)
 
     def settle(self) -> None:
         """Bring the counters up to date."""
@@ -163,7 +163,7 @@ class Task:
         """Send hedges to other tasks than what they race, from now on, if there are any."""
         for wiring in self.wirings:
             for out in wiring.outs:
-                if isinstance(out, SidesOut):
+                if isinstance(out, DisjointHalvesOut):
                     out.take_sides(tail.replay is not None and tail.replay.cancels)
 
     def _bind_halves(self, version: int) -> None:
@@ -198,7 +198,7 @@ class Task:
         if receiving is not None:
             receiving.dropped_all(bundle)
 
-    def _halves_to_tell(self) -> ReceivingHalves | None:
+    def _halves_to_tell(self) -> FeedbackReceiver | None:
         """Those that are to hear of what was taken last: of the task that its sender chose, whoever took it."""
         if self.receiving is None or self.tap is None:
             return self.receiving

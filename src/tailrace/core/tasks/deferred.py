@@ -16,7 +16,7 @@ from tailrace.core.failures import CAUGHT, task_error
 from tailrace.core.plan.plan import Plan
 from tailrace.core.routing.router import Origin
 from tailrace.core.tasks.base import Task
-from tailrace.core.tasks.observer import CallWatch
+from tailrace.core.tasks.observer import CallObserver
 from tailrace.core.tasks.open_bundle import Call, OpenBundle
 from tailrace.core.tasks.stages import Wiring, as_results
 from tailrace.errors import shorten
@@ -28,7 +28,7 @@ _NO_LISTS = (NoneType, str, bytes, bytearray, dict, set, frozenset)
 gives the names of its columns, is known by those."""
 
 
-class OpenTask(Task):
+class DeferredTask(Task):
     """A task whose leader finishes tuples later than it takes them."""
 
     wiring: Wiring
@@ -36,7 +36,7 @@ class OpenTask(Task):
     def __init__(self, plan: Plan, number: int, clock: Clock) -> None:
         super().__init__(plan, number, clock)
         self._opened: deque[Call] = deque()
-        self.watch: CallWatch | None = None
+        self.observer: CallObserver | None = None
 
     def _open_next(self) -> bool:
         while not self._opened and self.queue:
@@ -51,8 +51,8 @@ class OpenTask(Task):
             bundle = OpenBundle(emission, split, offset, ack, len(values))
             if self.tap is not None:
                 bundle.chosen = self.tap.chosen
-            if self.watch is not None:
-                self.watch.opened(bundle)
+            if self.observer is not None:
+                self.observer.opened(bundle)
             named: Sequence[int | None] = [None] * len(values) if lineages is None else lineages
             self._opened.extend(Call(bundle, value, lineage) for value, lineage in zip(values, named, strict=True))
             if tracks:
@@ -86,8 +86,8 @@ class OpenTask(Task):
         return bool(self._opened or self.queue)
 
     def _finish(self, call: Call, results: list[Any]) -> None:
-        if self.watch is not None:
-            self.watch.closed(call, self.wiring.durations[-1])
+        if self.observer is not None:
+            self.observer.closed(call, self.wiring.durations[-1])
         bundle = call.bundle
         parents = None if call.lineage is None else [call.lineage] * len(results)
         indices = None if len(results) == 1 else list(range(len(results)))
@@ -95,8 +95,8 @@ class OpenTask(Task):
         self._close_one(bundle, ids)
 
     def _fail(self, call: Call, error: BaseException) -> None:
-        if self.watch is not None:
-            self.watch.closed(call, self.wiring.durations[-1])
+        if self.observer is not None:
+            self.observer.closed(call, self.wiring.durations[-1])
         bundle = call.bundle
         ids = self.wiring.failed(bundle.emission, bundle.split, bundle.offset, call.value, call.lineage, error)
         self._close_one(bundle, ids)
@@ -108,7 +108,7 @@ class OpenTask(Task):
             self.acknowledge(bundle.emission, bundle.split, bundle.ids)
 
 
-class AsyncTask(OpenTask):
+class AsyncTask(DeferredTask):
     """A task whose leader is a coroutine function. The runtime starts the calls and says when they end."""
 
     def __init__(self, plan: Plan, number: int, clock: Clock, role: Role, function: Callable[[Any], Any]) -> None:
@@ -140,7 +140,7 @@ class AsyncTask(OpenTask):
         self._fail(call, error)
 
 
-class BatchTask(OpenTask):
+class BatchTask(DeferredTask):
     """A task whose leader takes a list of tuples at once, and returns a list of as many."""
 
     def __init__(
@@ -192,7 +192,7 @@ class BatchTask(OpenTask):
             self._batch_failed(batch, error)
             return
         share_ns = (self.clock() - started_ns) // len(batch)
-        if self.watch is not None:
+        if self.observer is not None:
             for position, call in enumerate(batch):
                 call.started_ns = started_ns + position * share_ns
         for call, result in zip(batch, results, strict=True):

@@ -22,7 +22,7 @@ def say_nothing(topic: str, text: str) -> None:
     """To whom nobody listens."""
 
 
-class Empties:
+class EmptyResults:
     """An edge that leads nowhere."""
 
     def __init__(self, wiring: Wiring, say: Say) -> None:

@@ -1,4 +1,4 @@
-"""Who watches tasks at work, if anybody does. A run that is not recorded has no watch, and pays nothing for it."""
+"""Observers of tasks at work. A run that is not recorded has no observer, and pays nothing for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tailrace.core.tasks.stages import Stage, Wiring
 
 
-class CallWatch(Protocol):
+class CallObserver(Protocol):
     """Sees the tuples of a task that finishes them later than it takes them."""
 
     def opened(self, bundle: OpenBundle) -> None: ...
@@ -20,7 +20,7 @@ class CallWatch(Protocol):
     def closed(self, call: Call, duration_ns: int) -> None: ...
 
 
-class Watch(Protocol):
+class TaskObserver(Protocol):
     """Sees what the tasks of a worker do.
 
     Law: what it returns in place of a stage returns what that stage returns.
@@ -28,7 +28,7 @@ class Watch(Protocol):
 
     def stage(self, task: Task, number: int, stage: Stage, wiring: Wiring) -> Stage: ...
 
-    def calls(self, task: Task, number: int) -> CallWatch: ...
+    def calls(self, task: Task, number: int) -> CallObserver: ...
 
     def roots(self, number: int) -> Callable[[Root, int], None]:
         """What a source's ledger calls with a root that has completed and the emission that did it."""

@@ -11,8 +11,8 @@ from typing import Any
 from tailrace.clock import SECOND_NS, Clock
 from tailrace.connector import Reader, Record
 from tailrace.core.failures import CAUGHT, traceback_of
-from tailrace.core.hedging.controller import Hedging, reasons_against
-from tailrace.core.hedging.races import Races
+from tailrace.core.hedging.controller import HedgingController, reasons_against
+from tailrace.core.hedging.races import HedgeRaces
 from tailrace.core.plan.plan import EdgePlan, Plan
 from tailrace.core.protocol.acks import Fold
 from tailrace.core.protocol.ledger import Ledger, Root
@@ -36,7 +36,7 @@ from tailrace.core.source_checks import checked, not_increasing
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.stages import Wiring
 from tailrace.errors import TailraceError, TaskError
-from tailrace.policy.hedging.least_waiting import Elsewhere
+from tailrace.policy.hedging.least_waiting import LeastWaiting
 from tailrace.policy.techniques import Tail
 
 ASK_AGAIN_NS = SECOND_NS
@@ -54,8 +54,8 @@ class SourceTask(Task):
     ) -> None:
         super().__init__(plan, number, clock)
         self.ledger = ledger
-        self.hedging: Hedging | None = None
-        self._races: Races | None = None  # since there was a rule
+        self.hedging: HedgingController | None = None
+        self._races: HedgeRaces | None = None  # since there was a rule
         self._rng = rng
         self.draining = False
         self._goal: dict[int, int] = {}  # by split: how far a drain must read, at least
@@ -220,22 +220,22 @@ class SourceTask(Task):
         self._late.clear()
         edges = self._places(rule is not None and rule.cancels)
         if rule is not None:
-            self.hedging = Hedging(rule, self.ledger, self.wiring.counters, self._rng, self.clock(), edges)
+            self.hedging = HedgingController(rule, self.ledger, self.wiring.counters, self._rng, self.clock(), edges)
             if self._races is None:
-                self._races = Races(self.ledger, self.wiring.counters, self.cancels)
+                self._races = HedgeRaces(self.ledger, self.wiring.counters, self.cancels)
                 self.ledger.on_complete = partial(self._completed, self._races)
 
-    def _completed(self, races: Races, root: Root, now_ns: int) -> None:
+    def _completed(self, races: HedgeRaces, root: Root, now_ns: int) -> None:
         won = root.hedges > 0 and races.completed(root)
         if self.hedging is not None:
             self.hedging.completed(root, now_ns, won)
 
-    def _places(self, noted: bool) -> list[Elsewhere]:
+    def _places(self, noted: bool) -> list[LeastWaiting]:
         """Have the edges along which roots take turns note where they go, or not any more."""
         outs = [out for out in self.wiring.outs if isinstance(out, TurnsOut)]
         for out in outs:
-            out.elsewhere = Elsewhere(len(out.lanes)) if noted else None
-        return [out.elsewhere for out in outs if out.elsewhere is not None]
+            out.least_waiting = LeastWaiting(len(out.lanes)) if noted else None
+        return [out.least_waiting for out in outs if out.least_waiting is not None]
 
     @property
     def hedge_ns(self) -> int | None:
@@ -258,7 +258,7 @@ class SourceTask(Task):
         if self.hedging is not None and self._races is not None and self._started:
             self._hedge(self.hedging, self._races, self.clock())
 
-    def _hedge(self, hedging: Hedging, races: Races, now_ns: int) -> None:
+    def _hedge(self, hedging: HedgingController, races: HedgeRaces, now_ns: int) -> None:
         self._late.update(dict.fromkeys(hedging.due(now_ns)))
         while self._late and not self.line_full:
             root = next(iter(self._late))

@@ -17,7 +17,7 @@ from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError, shorten
 from tailrace.policy.groupings.feedback import Message, Quiet, Silent
 from tailrace.policy.groupings.latency_balanced_fast import LatencyBalancedFast
-from tailrace.policy.groupings.load.cost_totals import Estimated
+from tailrace.policy.groupings.load.cost_totals import CostTotals
 from tailrace.policy.groupings.load.shares import Shares
 from tailrace.policy.numbers import is_number
 
@@ -49,7 +49,7 @@ class _Balancer(Quiet):
         self._unanswered: set[int] = set()
         self._told = [Took(0, 0)] * tasks
         self._aged_ns = [UNKNOWN] * tasks
-        self.estimated = Estimated()  # here: how long tuples take tasks, waiting included
+        self.estimated = CostTotals()  # here: how long tuples take tasks, waiting included
 
     def tick(self, now_ns: int) -> None:
         if self._asked_ns is None:

@@ -16,7 +16,7 @@ from tailrace.clock import MILLISECOND_NS
 from tailrace.errors import OptionError, shorten
 from tailrace.policy.groupings.feedback import Message, Quiet
 from tailrace.policy.groupings.load.cost_table import CostTable
-from tailrace.policy.groupings.load.cost_totals import Estimated
+from tailrace.policy.groupings.load.cost_totals import CostTotals
 from tailrace.policy.groupings.load.reports import Done, Reporter
 from tailrace.policy.hashing import stable_hash
 from tailrace.policy.keys import Key, Remembered, checked_key, explain_key, key_function
@@ -84,7 +84,7 @@ class _LeastWork(Quiet):
         self._costs = CostTable(tasks, capacity)
         self._lines = [_Line() for _ in range(tasks)]
         self._now_ns = 0
-        self.estimated = Estimated()
+        self.estimated = CostTotals()
 
     def tick(self, now_ns: int) -> None:
         self._now_ns = now_ns

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from tailrace.errors import OptionError, shorten
 from tailrace.policy.groupings.feedback import Message, Quiet, Silent
-from tailrace.policy.groupings.load.cost_totals import Estimated
+from tailrace.policy.groupings.load.cost_totals import CostTotals
 from tailrace.policy.groupings.load.sampling import some_of
 from tailrace.policy.groupings.load.sketch import Cells, CountMinPair, Estimates, Shape
 from tailrace.policy.hashing import stable_hash
@@ -85,7 +85,7 @@ class OsgChooser(Quiet):
         self._estimates: list[Estimates | None] = [None] * tasks
         self._turn = turn
         self._deltas: dict[int, float] = {}
-        self.estimated = Estimated()
+        self.estimated = CostTotals()
 
     def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from tailrace.policy.hashing import stable_hash
 
 
-class Sides:
+class DisjointHalves:
     """One sender's choices along one edge of which any task may have any tuple.
 
     Law: an incarnation and the next never get the same task, whoever sends them. The tasks of a side take turns. Of as

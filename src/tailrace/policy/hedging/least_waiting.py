@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 
-class Elsewhere:
+class LeastWaiting:
     """What one source task has sent along one edge of which any task may have any tuple.
 
     Law: a hedge goes to a task at which no more waits than at any other but those it must avoid, or than at any at all

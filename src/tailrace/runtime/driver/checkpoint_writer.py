@@ -18,7 +18,7 @@ CLOSE_S = 2.0
 """A run that is over waits so long for a write that was given up, which keeps the checkpoint locked until it ends."""
 
 
-class Storer:
+class CheckpointWriter:
     """``done`` is called after every write, with what went wrong or None."""
 
     def __init__(self, checkpoint: Checkpoint, done: Callable[[Exception | None], None]) -> None:

@@ -27,11 +27,11 @@ from tailrace.metrics.edges import WatchedEdge
 from tailrace.metrics.progress import ProgressBuilder, WorkerStatus, describe
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.driver.checkpoint import Checkpoint
-from tailrace.runtime.driver.checkpoint_writer import Storer
+from tailrace.runtime.driver.checkpoint_writer import CheckpointWriter
 from tailrace.runtime.driver.display import Display
 from tailrace.runtime.driver.host import Host
 from tailrace.runtime.driver.load import LoadMeter
-from tailrace.runtime.driver.worker_connections import WorkerLines
+from tailrace.runtime.driver.worker_connections import WorkerConnections
 from tailrace.runtime.links.auth import new_secret
 from tailrace.runtime.links.control import Bootstrap, Logs, Metrics, Notice, Opening, Ping, Setup, SinkCall, SinkReply
 from tailrace.runtime.options import RESTART, RunSettings
@@ -84,7 +84,7 @@ class CoordinatorServer:
         self._checkpoint = checkpoint
         self._first_epoch = checkpoint.next_epoch  # later ones are this run's
         self._display = Display()
-        self._storer = Storer(checkpoint, self._wrote)
+        self._checkpoint_writer = CheckpointWriter(checkpoint, self._wrote)
         self._turned_ns = 0  # when silence was last judged
         self._unstarted: list[tuple[int, StartWorker]] = []  # when to try again
         self._plan_bytes: bytes = cloudpickle.dumps(plan)
@@ -114,7 +114,7 @@ class CoordinatorServer:
         self._secret = new_secret()
         self._listener = socket.create_server((place.bind, 0), backlog=BACKLOG)
         told = (self._hear, self._exited, self._unreadable)
-        self._lines = WorkerLines(self._listener, self._secret, self._expected, *told)
+        self._lines = WorkerConnections(self._listener, self._secret, self._expected, *told)
         names = [(op.name, op.operator.role.value, op.tasks) for op in plan.operators]
         watched = {edge.index: _watched(plan, edge) for edge in plan.edges if edge.feedback}
         self._progress = ProgressBuilder(
@@ -133,7 +133,7 @@ class CoordinatorServer:
 
     def start(self) -> None:
         self._turned_ns = system_clock()
-        self._storer.start()
+        self._checkpoint_writer.start()
         self._display.start()
         commands = self._core.start(self._turned_ns)  # at once: whoever asks for the progress finds the workers in it
         self._post(lambda: commands)
@@ -299,7 +299,7 @@ class CoordinatorServer:
 
     def _store(self, command: Persist) -> None:
         if self._checkpoint.on_disk:
-            self._storer.order(command)
+            self._checkpoint_writer.order(command)
         else:
             self._obey(self._core.stored(system_clock()))
 
@@ -356,7 +356,7 @@ class CoordinatorServer:
         self._lines.close_door()
         self._host.close()
         self._lines.close()
-        self._storer.close()
+        self._checkpoint_writer.close()
         self._display.close()
         self._finished.set()
         self.running.set()

@@ -16,7 +16,7 @@ from tailrace.core.protocol.worker_deaths import BROKEN_LINE
 from tailrace.errors import ProtocolError
 from tailrace.runtime.links.acceptor import Acceptor, Serve
 from tailrace.runtime.links.auth import Contact, accept, answer
-from tailrace.runtime.links.control import A_COPY, ControlLine
+from tailrace.runtime.links.control import A_COPY, ControlConnection
 
 LAST_WORDS_S = 1.0
 """How long the end of a process waits for what it said last to be read."""
@@ -40,7 +40,7 @@ Unreadable = Callable[[int, Exception], None]
 """(worker, error)"""
 
 
-class WorkerLines:
+class WorkerConnections:
     """Workers that connect are answered from ``start`` on."""
 
     def __init__(
@@ -55,7 +55,7 @@ class WorkerLines:
         self._secret = secret
         self._expected, self._hear, self._ended, self._unreadable = expected, hear, ended, unreadable
         self._acceptor = Acceptor(listener, self._greet, "tailrace")
-        self._lines: dict[Place, ControlLine] = {}
+        self._lines: dict[Place, ControlConnection] = {}
         self._admitted: set[Place] = set()  # those that have a connection, or soon will
         self._admitting = threading.Lock()
         self._heard_out: dict[Place, threading.Event] = {}  # set once a connection has been read to its end
@@ -139,7 +139,7 @@ class WorkerLines:
 
     def _listen(self, worker: int, epoch: int, contact: Contact) -> None:
         """One worker's connection, to its last byte."""
-        line = self._lines[worker, epoch] = ControlLine(contact.connection, contact.seals)
+        line = self._lines[worker, epoch] = ControlConnection(contact.connection, contact.seals)
         heard_out = self._heard_out[worker, epoch] = threading.Event()
         why = "its connection ended"
         try:

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, system_clock
 from tailrace.core.failures import traceback_of
-from tailrace.core.feedback.receiver import ReceivingHalves
+from tailrace.core.feedback.receiver import FeedbackReceiver
 from tailrace.core.protocol.acks import Folds
 from tailrace.core.protocol.messages import Flush, ToWorker
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.queues.rounds import Rounds, bundle_limit
-from tailrace.core.routing.router import Note, urgent
+from tailrace.core.routing.router import FeedbackMessage, urgent
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.deferred import BatchTask
 from tailrace.core.tasks.source import SourceTask
@@ -140,7 +140,7 @@ class TaskHost:
     def handle(self, message: ToWorker) -> None:
         self.post(lambda: self._handle(message))
 
-    def take_notes(self, notes: list[Note], said_ns: int) -> None:
+    def take_notes(self, notes: list[FeedbackMessage], said_ns: int) -> None:
         """A task beside this one reports. Whoever holds no tuples mostly has no use for it before the next one."""
         self._mail.append(partial(self.task.hear, notes, said_ns))
         if self.task.holds or urgent(notes):
@@ -391,7 +391,7 @@ class TaskHost:
             self.worked_ns += self._ended_ns - started_ns
             running.label = ""
 
-    def _may_look_up(self, task: Task, receiving: ReceivingHalves) -> bool:
+    def _may_look_up(self, task: Task, receiving: FeedbackReceiver) -> bool:
         runnable = task.runnable
         return receiving.due(not runnable) and not (receiving.patient and task.tap is None and runnable)
 
@@ -557,7 +557,7 @@ class TaskHost:
         counters[0].queued = len(self.task.queue) if counts else 0
         node = None if self.pool is None else self.pool.node
         if counts and node is not None:
-            counters[0].queued += node.queued if node.circle.maker == self._near.worker else 0
+            counters[0].queued += node.queued if node.group.maker == self._near.worker else 0
         counters[0].cpu_ns = self.cpu_ns
         backlog, largest = self._sender.backlog
         counters[0].backlog, counters[0].largest_backlog = backlog, max(counters[0].largest_backlog, largest)

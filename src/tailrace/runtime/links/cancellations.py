@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Sequence
 
-from tailrace.core.hedging.cancelled import Cancelled
+from tailrace.core.hedging.cancelled import CancelledEmissions
 from tailrace.core.protocol.membership import ACCEPT, LinkSequence
 from tailrace.errors import ProtocolError
 from tailrace.runtime.links.frames import CANCELS, FrameReader, decode_numbers
@@ -19,11 +19,11 @@ from tailrace.runtime.links.seals import Seals
 RECEIVE_BYTES = 4096
 
 
-class Cancelling:
+class Cancellations:
     """Of one worker. Any thread may cancel; all tasks look into ``emissions``."""
 
     def __init__(self) -> None:
-        self.emissions = Cancelled()
+        self.emissions = CancelledEmissions()
         self._lock = threading.Lock()
         self._lines: set[socket.socket] = set()
 

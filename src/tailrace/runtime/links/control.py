@@ -110,7 +110,7 @@ SEND_TIMEOUT_S = 2
 """A peer that takes in nothing for so long, with its buffers full, is as good as gone."""
 
 
-class ControlLine:
+class ControlConnection:
     """One end. Any thread may send, and gets an OSError once the connection is gone; one receives.
 
     A message that cannot be pickled, or is too large for a frame, raises in ``send`` and breaks nothing.

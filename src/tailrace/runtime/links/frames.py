@@ -15,7 +15,7 @@ from typing import Any
 import cloudpickle
 
 from tailrace.core.protocol.acks import Fold
-from tailrace.core.routing.router import NOTE, Bundle, Note
+from tailrace.core.routing.router import NOTE, Bundle, FeedbackMessage
 from tailrace.errors import ProtocolError
 from tailrace.policy.groupings.feedback import Message
 from tailrace.policy.groupings.load.reports import Done
@@ -128,7 +128,7 @@ def decode_bundles(payload: memoryview) -> list[Bundle]:
     return bundles
 
 
-def encode_notes(notes: Sequence[Note], sent_ns: int) -> bytes:
+def encode_notes(notes: Sequence[FeedbackMessage], sent_ns: int) -> bytes:
     """``sent_ns``: as with acks."""
     if len(notes) == 1:  # after a long call: marshal knows nothing but numbers and tuples, and is half the work
         edge, task, version, message = notes[0]
@@ -143,7 +143,7 @@ def _numbered(edge: int, task: int, version: int, message: Message) -> Any:
     return (edge, task, version, message) if number is None else (edge, task, version, number, tuple(message))
 
 
-def decode_notes(payload: memoryview) -> tuple[list[Note], int]:
+def decode_notes(payload: memoryview) -> tuple[list[FeedbackMessage], int]:
     """The notes, and when they were sent."""
     try:
         if payload[: len(_ONE_NOTE)] == _ONE_NOTE:
@@ -156,7 +156,7 @@ def decode_notes(payload: memoryview) -> tuple[list[Note], int]:
         raise ProtocolError(f"notes cannot be decoded: {error}; are versions mixed?") from error
 
 
-def _named(edge: int, task: int, version: int, number: int, fields: tuple[Any, ...]) -> Note:
+def _named(edge: int, task: int, version: int, number: int, fields: tuple[Any, ...]) -> FeedbackMessage:
     return edge, task, version, NUMBERED[number](*fields)
 
 

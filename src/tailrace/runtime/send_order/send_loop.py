@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from tailrace.clock import MICROSECOND_NS, SECOND_NS, system_clock
 from tailrace.core.plan.plan import Plan
-from tailrace.core.send_order.node_uplink import WAIT, NodeLink
+from tailrace.core.send_order.node_uplink import WAIT, NodeUplink
 from tailrace.core.send_order.outgoing import OutgoingQueue, Parcel, SendOrder
-from tailrace.core.send_order.uplink_budget import LinkBudget
+from tailrace.core.send_order.uplink_budget import UplinkBudget
 from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.send_order.fifo import fifo
 from tailrace.runtime.execution.runner import IDLE_NS, Runner
 from tailrace.runtime.links.frames import BUNDLES, check_size
 from tailrace.runtime.links.out_links import OutLinks
-from tailrace.runtime.send_order.shared_words import SharedLink
+from tailrace.runtime.send_order.shared_words import SharedUplink
 
 if TYPE_CHECKING:
     from tailrace.runtime.execution.sender import Neighbours
@@ -99,13 +99,13 @@ class SendLoop:
         near: Neighbours,
         *,
         most_tuples: int,
-        budget: LinkBudget | None,
+        budget: UplinkBudget | None,
         rng: Random,
     ) -> None:
         self.runner = runner
         self._limited = budget is not None
         self._budget = budget
-        self._link: SharedLink | None = None  # instead, once it is there
+        self._link: SharedUplink | None = None  # instead, once it is there
         self._scheduler: SendScheduler = fifo()
         self._due_ns = 0  # when it wants to send next
         by_operator: dict[int, list[Outgoing]] = {}
@@ -147,7 +147,7 @@ class SendLoop:
             route = None if scheduler is None else task
             task.host.post(lambda host=task.host, route=route: host.route(route))  # type: ignore[misc]
 
-    def share(self, link: SharedLink | None, budget: LinkBudget | None) -> None:
+    def share(self, link: SharedUplink | None, budget: UplinkBudget | None) -> None:
         """Send in turn with others on this link from now on, or by ourselves within this budget."""
 
         def change() -> None:
@@ -212,7 +212,7 @@ class SendLoop:
                     return now_ns
         return self._next_tick_ns(now_ns)
 
-    def _send_in_turn(self, link: SharedLink, now_ns: int) -> int:
+    def _send_in_turn(self, link: SharedUplink, now_ns: int) -> int:
         """One parcel, if it is a task of ours that the scheduler picks of all on the node. Returns when to go on."""
         memory, view = link.memory, link.view
         self._tell(view)
@@ -235,7 +235,7 @@ class SendLoop:
                 return now_ns
         return now_ns + IDLE_NS
 
-    def _tell(self, view: NodeLink) -> None:
+    def _tell(self, view: NodeUplink) -> None:
         for operator in self._operators:
             view.tell(operator.order.waiting, [task.host.task.number for task in operator.tasks])
 

@@ -14,14 +14,14 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailrace.core.send_order.node_uplink import NodeLink
+from tailrace.core.send_order.node_uplink import NodeUplink
 from tailrace.errors import SegmentError
 
 WORD = 8  # bytes
 NONCE = 2  # words at the beginning
 
 
-class LinkMemory:
+class SharedWords:
     """Mapped words, all 0 at first. The lock is for one thread of each process."""
 
     def __init__(self, number: int, nonce: str) -> None:
@@ -32,7 +32,7 @@ class LinkMemory:
         self.words = self._view[NONCE:]
 
     @classmethod
-    def make(cls, count: int) -> LinkMemory:
+    def make(cls, count: int) -> SharedWords:
         """So many words. Raises SegmentError if there is no memory for them."""
         nonce = secrets.token_bytes(NONCE * WORD)
         number = -1
@@ -46,7 +46,7 @@ class LinkMemory:
             raise SegmentError(f"no shared memory for a link: words={count}: {error.strerror}") from error
 
     @classmethod
-    def open(cls, pid: int, number: int, nonce: str, count: int) -> LinkMemory:
+    def open(cls, pid: int, number: int, nonce: str, count: int) -> SharedWords:
         """What another process has made. Raises SegmentError if it cannot be had, or is something else."""
         path = f"/proc/{pid:d}/fd/{number:d}"
         own = -1
@@ -86,8 +86,8 @@ def _close(number: int) -> None:
 
 
 @dataclass(frozen=True)
-class SharedLink:
+class SharedUplink:
     """The words, and a worker's view of them."""
 
-    memory: LinkMemory
-    view: NodeLink
+    memory: SharedWords
+    view: NodeUplink

@@ -19,7 +19,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tailrace.clock import MILLISECOND_NS, system_clock
-from tailrace.core.plan.node_groups import Circle
+from tailrace.core.plan.node_groups import NodeGroup
 from tailrace.errors import RingError
 from tailrace.ring import layout
 from tailrace.runtime.links.channels import RING_A_BELL, RingPart
@@ -48,13 +48,13 @@ _PORTION = struct.Struct("<I")
 class NodeQueue:
     """One process's end. Any thread may put and take.
 
-    Law: what was put is taken once, or is lost together with the circle that the queue belongs to.
+    Law: what was put is taken once, or is lost together with the node group that the queue belongs to.
     """
 
-    def __init__(self, part: RingPart, circle: Circle, batch: int = 0) -> None:
+    def __init__(self, part: RingPart, group: NodeGroup, batch: int = 0) -> None:
         from tailrace.ring.shared import SharedRing
 
-        self.circle = circle
+        self.group = group
         self.part = part
         self.pool: Pool | None = None  # of this worker's tasks that draw from it
         self.new_id = Random(os.urandom(16)).getrandbits
@@ -190,7 +190,7 @@ class NodeQueue:
         return max(1, round(found.held / mean))
 
     def close(self) -> None:
-        """The circle is over. What others still do with the queue is up to them."""
+        """The node group is over. What others still do with the queue is up to them."""
         with self._lock:
             ring, self._ring, self._core = self._ring, None, None
             if ring is not None:

@@ -1,10 +1,10 @@
 """The queues that a worker shares with others of its machine: it makes them, or asks who made them, at each change.
 
-The maker's offer has a name in the file system only until all of the circle have mapped it, or the circle is over;
-those that a killed maker leaves are swept by the process that takes its place. Until a worker has a queue, or if it
-cannot have it, it sends to the chosen tasks over links, and they draw from the queue of their worker.
+The maker's offer has a name in the file system only until all of the node group have mapped it, or the node group is
+over; those that a killed maker leaves are swept by the process that takes its place. Until a worker has a queue, or if
+it cannot have it, it sends to the chosen tasks over links, and they draw from the queue of their worker.
 
-When they are switched off nothing more is put into them, and they are emptied; but they stay until their circle is
+When they are switched off nothing more is put into them, and they are emptied; but they stay until their node group is
 over, since others may put tuples in for a while yet.
 """
 
@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tailrace.core.plan.node_groups import Circle, circle_of
+from tailrace.core.plan.node_groups import NodeGroup, node_group_of
 from tailrace.core.plan.plan import OperatorPlan, Plan
 from tailrace.core.protocol.messages import Member
 from tailrace.errors import ProtocolError, RingError, SegmentError
@@ -62,7 +62,7 @@ class NodeQueues:
         self._operators = [operator for operator in plan.operators if operator.widest == NODE]
         self._wanted = False
         self._lock = threading.Lock()
-        self._circles: dict[int, Circle] = {}  # by operator, as all that follow
+        self._groups: dict[int, NodeGroup] = {}  # by operator, as all that follow
         self._queues: dict[int, NodeQueue] = {}
         self._missing: dict[int, set[int]] = {}  # workers that have not mapped what we made
 
@@ -87,23 +87,23 @@ class NodeQueues:
     def follow(self, members: Mapping[int, Member]) -> None:
         """The membership has changed, and nobody has been told yet that we act on it."""
         for operator in self._operators:
-            circle = circle_of(self._plan, operator, members, self._near.worker)
-            if circle == self._circles.get(operator.index):
+            group = node_group_of(self._plan, operator, members, self._near.worker)
+            if group == self._groups.get(operator.index):
                 continue
             self._leave(operator)
-            if circle is None or not self._wanted:
+            if group is None or not self._wanted:
                 continue
             with self._lock:
-                self._circles[operator.index] = circle
-            if circle.maker == self._near.worker:
-                self._make(operator, circle)
+                self._groups[operator.index] = group
+            if group.maker == self._near.worker:
+                self._make(operator, group)
             else:
-                threading.Thread(target=self._ask, args=(operator, circle), name="queue", daemon=True).start()
+                threading.Thread(target=self._ask, args=(operator, group), name="queue", daemon=True).start()
 
     def _leave(self, operator: OperatorPlan) -> None:
         index = operator.index
         with self._lock:
-            self._circles.pop(index, None)
+            self._groups.pop(index, None)
             queue = self._queues.pop(index, None)
             made = self._missing.pop(index, None) is not None
             self._list()
@@ -124,28 +124,28 @@ class NodeQueues:
         for index, queue in self._queues.items() if self._wanted else ():
             operator = self._plan.operators[index]
             for task, home in enumerate(self._plan.homes(operator), operator.first_task):
-                if queue.circle.has(home):
+                if queue.group.has(home):
                     tasks[task] = queue
         self.by_task = tasks
 
     # -- making
 
-    def _make(self, operator: OperatorPlan, circle: Circle) -> None:
+    def _make(self, operator: OperatorPlan, group: NodeGroup) -> None:
         try:
             part = offer_ring(self._run, KIND)
         except SegmentError as error:
             self._near.no_queue(str(error))
             return
         with self._lock:
-            self._missing[operator.index] = {worker for worker, _ in circle.members} - {self._near.worker}
-        self._join(operator, circle, part)
+            self._missing[operator.index] = {worker for worker, _ in group.members} - {self._near.worker}
+        self._join(operator, group, part)
 
     def offer(self, hello: Mapping[str, Any]) -> dict[str, Any] | None:
         """What a peer needs to map the queue that it asks for; None if we have not made it, or no longer have it."""
         with self._lock:
             queue = self._queues.get(hello["target"])
-            members = [] if queue is None else [list(member) for member in queue.circle.members]
-            if queue is None or hello["target"] not in self._missing or hello.get("circle") != members:
+            members = [] if queue is None else [list(member) for member in queue.group.members]
+            if queue is None or hello["target"] not in self._missing or hello.get("group") != members:
                 return None
             return {"ring": queue.part.segment.path.name, "nonce": queue.part.segment.nonce.hex()}
 
@@ -166,11 +166,11 @@ class NodeQueues:
 
     # -- asking
 
-    def _ask(self, operator: OperatorPlan, circle: Circle) -> None:
+    def _ask(self, operator: OperatorPlan, group: NodeGroup) -> None:
         wait_s, longest_s = RETRY_S
-        while self._circles.get(operator.index) is circle:
+        while self._groups.get(operator.index) is group:
             try:
-                part = self._ask_once(operator, circle)
+                part = self._ask_once(operator, group)
             except (OSError, ProtocolError):
                 time.sleep(wait_s)
                 wait_s = min(2 * wait_s, longest_s)
@@ -178,24 +178,24 @@ class NodeQueues:
                 self._near.no_queue(str(error))
                 return
             else:
-                self._join(operator, circle, part)
+                self._join(operator, group, part)
                 return
 
-    def _ask_once(self, operator: OperatorPlan, circle: Circle) -> RingPart:
-        member = self._near.member(circle.maker)
+    def _ask_once(self, operator: OperatorPlan, group: NodeGroup) -> RingPart:
+        member = self._near.member(group.maker)
         if member is None:
-            raise ProtocolError(f"nobody to ask: worker={circle.maker}")
-        asked = {"kind": KIND, "target": operator.index, "circle": circle.members}
+            raise ProtocolError(f"nobody to ask: worker={group.maker}")
+        asked = {"kind": KIND, "target": operator.index, "group": group.members}
         connection, reply = self._near.ask(member, asked)
         with connection:
             return take_ring(reply.get("ring"), reply.get("nonce"), KIND)
 
-    def _join(self, operator: OperatorPlan, circle: Circle, part: RingPart) -> None:
+    def _join(self, operator: OperatorPlan, group: NodeGroup, part: RingPart) -> None:
         batch = operator.operator.options["max_size"] if operator.operator.role is Role.MAP_BATCH else 0
         try:
-            queue = NodeQueue(part, circle, batch)
+            queue = NodeQueue(part, group, batch)
         except RingError as error:  # more workers than a ring has places for
-            if circle.maker == self._near.worker:
+            if group.maker == self._near.worker:
                 part.withdraw()
             part.close()
             self._near.no_queue(str(error))
@@ -204,7 +204,7 @@ class NodeQueues:
         if pool is not None:
             queue.pool, queue.decode = pool, pool.decode
         with self._lock:
-            over = self._circles.get(operator.index) is not circle
+            over = self._groups.get(operator.index) is not group
             if not over:
                 self._queues[operator.index] = queue
                 self._draw_from(queue)  # before anybody here puts anything in

@@ -1,4 +1,4 @@
-"""The door of a worker: peers knock, say what they come for, and are handed to whoever that is for."""
+"""Accepts the links of a worker: a peer says what its connection is for, and the part concerned takes it over."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tailrace.errors import ProtocolError, SegmentError
 from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.runtime.links.acceptor import Acceptor, Serve
 from tailrace.runtime.links.auth import Contact, accept, answer
-from tailrace.runtime.links.cancellations import Cancelling
+from tailrace.runtime.links.cancellations import Cancellations
 from tailrace.runtime.links.channels import Channel, RingPart, take_ring
 from tailrace.runtime.links.link_watch import KEEP_ALIVE_S, keep_alive
 from tailrace.runtime.send_order.node_uplinks import KIND as LINK
-from tailrace.runtime.send_order.node_uplinks import NodeLinks
+from tailrace.runtime.send_order.node_uplinks import NodeUplinks
 from tailrace.runtime.shared_queues.node_queues import KIND as QUEUE
 from tailrace.runtime.shared_queues.pools import Pools
 
@@ -26,12 +26,12 @@ BACKLOG = 128
 
 
 class House(Protocol):
-    """What is behind the door: a worker, as far as peers may come for it."""
+    """A worker, as far as peers connect to it."""
 
     epoch: int
     pools: Pools | None
-    node_links: NodeLinks | None
-    cancelling: Cancelling
+    node_links: NodeUplinks | None
+    cancelling: Cancellations
 
     def counts(self, worker: int, epoch: int) -> bool:
         """Whether this is a member, and not one that has been replaced."""
@@ -42,7 +42,7 @@ class House(Protocol):
         ...
 
 
-class Door:
+class LinkAcceptor:
     """Opens as soon as it is there, and answers from when it is told to."""
 
     def __init__(self, house: House, host: str, secret: bytes) -> None:

@@ -22,12 +22,12 @@ from typing import Any
 
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Surroundings, assemble
-from tailrace.core.feedback.budget import Allowance
+from tailrace.core.feedback.budget import FeedbackBudget
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.messages import Alive, Assign, Drain, Failed, Member, Members, Registered, Renew, Techniques
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
-from tailrace.core.send_order.uplink_budget import LinkBudget
+from tailrace.core.send_order.uplink_budget import UplinkBudget
 from tailrace.core.tasks.deferred import AsyncTask
 from tailrace.core.tasks.source import SourceTask
 from tailrace.errors import Fenced, ProtocolError, TailraceError, TaskError, shorten
@@ -39,11 +39,11 @@ from tailrace.runtime.execution.runner import Runner
 from tailrace.runtime.execution.stuck_calls import StuckCalls
 from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.runtime.links.auth import dial
-from tailrace.runtime.links.cancellations import Cancelling
+from tailrace.runtime.links.cancellations import Cancellations
 from tailrace.runtime.links.channels import Channel
 from tailrace.runtime.links.control import (
     Bootstrap,
-    ControlLine,
+    ControlConnection,
     Metrics,
     Notice,
     Opening,
@@ -56,12 +56,12 @@ from tailrace.runtime.links.dialer import Dialer
 from tailrace.runtime.links.link import OutLink
 from tailrace.runtime.options import BEAT_S, RunSettings
 from tailrace.runtime.resource_needs import file_limit, free_shared_bytes, links_of, why_no_rings
-from tailrace.runtime.send_order.node_uplinks import NodeLinks
+from tailrace.runtime.send_order.node_uplinks import NodeUplinks
 from tailrace.runtime.send_order.send_loop import SendLoop
 from tailrace.runtime.shared_queues.node_queue import NodeQueue
 from tailrace.runtime.shared_queues.pools import Pools
 from tailrace.runtime.worker.interpreter import arm_watchdog, disarm_watchdog, prepare_process, set_aside
-from tailrace.runtime.worker.link_acceptor import Door
+from tailrace.runtime.worker.link_acceptor import LinkAcceptor
 from tailrace.runtime.worker.logs import LogBuffer, captured
 from tailrace.runtime.worker.opening import Opener
 from tailrace.runtime.worker.recorder import Recorder, describe
@@ -93,14 +93,14 @@ class WorkerProcess:
         hello = {"role": "worker", "worker": self.worker, "epoch": self.epoch}
         contact = dial(bootstrap.address, secret, hello)
         self._host = contact.connection.getsockname()[0]
-        self._line = ControlLine(contact.connection, contact.seals)
+        self._line = ControlConnection(contact.connection, contact.seals)
         self._heard_ns = system_clock()
-        self._door = Door(self, self._host, secret)
+        self._link_acceptor = LinkAcceptor(self, self._host, secret)
         self._dialer = Dialer(self.worker, self.epoch, self._host, secret, self._say_no_ring, self._say_unreachable)
         self._hosts: dict[int, TaskHost] = {}  # unit -> host
         self._runners: list[Runner] = []
         self.pools: Pools | None = None
-        self.node_links: NodeLinks | None = None
+        self.node_links: NodeUplinks | None = None
         self._shared: Runner | None = None  # of the tasks with short calls
         self._send_loop: SendLoop | None = None
         self._numbers = itertools.count()
@@ -114,7 +114,7 @@ class WorkerProcess:
         self._failed = False
         self._stuck = StuckCalls(self.leave_behind, lambda topic, text: self.tell(Notice(topic, text)))
         self._unreached: dict[int, int] = {}  # how often the user was told that a worker cannot be reached
-        self.cancelling = Cancelling()
+        self.cancelling = Cancellations()
         sweep()
 
     # -- what task hosts ask for
@@ -144,7 +144,7 @@ class WorkerProcess:
         return None if self.pools is None else self.pools.queue_for(task)
 
     @property
-    def _shared_by_node(self) -> list[Pools | NodeLinks]:
+    def _shared_by_node(self) -> list[Pools | NodeUplinks]:
         return [shared for shared in (self.pools, self.node_links) if shared is not None]
 
     def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
@@ -220,8 +220,8 @@ class WorkerProcess:
     def run(self) -> None:
         """Returns when the coordinator lets the worker go. In any other case the process ends."""
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
-        self._door.start()
-        self.tell(Registered(self.worker, self.epoch, self._door.address, os.getpid(), socket.gethostname()))
+        self._link_acceptor.start()
+        self.tell(Registered(self.worker, self.epoch, self._link_acceptor.address, os.getpid(), socket.gethostname()))
         for message in self._line.receive():
             self._heard_ns = system_clock()
             match message:
@@ -233,7 +233,7 @@ class WorkerProcess:
                     self._line.wait_for_peer(self._lease_s)
                     self._dialer.rings_of = message.job_id if message.options.ring else None
                     self._dialer.patience_s = message.options.heartbeat_timeout_s
-                    self._door.patience_s = 2 * message.options.heartbeat_timeout_s
+                    self._link_acceptor.patience_s = 2 * message.options.heartbeat_timeout_s
                 case SinkReply():
                     waiter = self._calls.pop(message.call, None)
                     if waiter is not None:
@@ -342,11 +342,11 @@ class WorkerProcess:
             options.ledger,
             system_clock,
             rng,
-            watch=self._recorder,
+            observer=self._recorder,
             guard=threading.Lock,
             tail=assign.tail,
             cancelled=self.cancelling.emissions,
-            allowance=Allowance(len(first), options.feedback_share),
+            feedback_budget=FeedbackBudget(len(first), options.feedback_share),
             say=lambda topic, text: self.tell(Notice(topic, text)),
             sightings=self._core.sightings,
         )
@@ -387,10 +387,10 @@ class WorkerProcess:
             most, rng = setup.options.outgoing_tuples, Random(os.urandom(16))
             hosts = self._hosts.values()
             runner = self._runner_of_send_loop()
-            budget = None if bytes_per_s is None else LinkBudget(bytes_per_s)
+            budget = None if bytes_per_s is None else UplinkBudget(bytes_per_s)
             self._send_loop = SendLoop(runner, hosts, plan, self, most_tuples=most, budget=budget, rng=rng)
             if bytes_per_s is not None and setup.options.link_scope == NODE:
-                self.node_links = NodeLinks(self, plan, bytes_per_s, self._send_loop, self._say_own_part)
+                self.node_links = NodeUplinks(self, plan, bytes_per_s, self._send_loop, self._say_own_part)
                 self.node_links.follow(self._core.membership.members)
         self._send_loop.switch(scheduler)
 
@@ -482,7 +482,7 @@ class WorkerProcess:
         logs = self._logs.take()
         if logs is not None:
             self.tell(logs)
-        self._door.close()
+        self._link_acceptor.close()
         self.cancelling.close()
         self._line.close()
 

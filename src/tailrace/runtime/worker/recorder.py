@@ -48,7 +48,7 @@ Ran = tuple[int, int, int, int, int, int]
 
 
 class Recorder:
-    """Records one epoch of one worker. It is the ``Watch`` of its tasks."""
+    """Records one epoch of one worker. It is the ``TaskObserver`` of its tasks."""
 
     def __init__(
         self, folder: str, header: dict[str, Any], plan: Plan, clock: Clock, complain: Callable[[str], None]
@@ -63,7 +63,7 @@ class Recorder:
         self._thread = threading.Thread(target=self._write_on, name="record", daemon=True)
         self._thread.start()
 
-    # -- the watch
+    # -- as an observer of tasks
 
     def stage(self, task: Task, number: int, stage: Stage, wiring: Wiring) -> Stage:
         if number != task.number:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Unpack
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core.plan.node_groups import Circle
+from tailrace.core.plan.node_groups import NodeGroup
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.coordinator import Coordinator, CoordinatorLimits, Phase
 from tailrace.core.protocol.ledger import LedgerLimits
@@ -137,7 +137,7 @@ class Cluster:
         self.ledger_limits = LedgerLimits(max_pending, BACKSTOP_NS)
         self.line_limit = line_limit
         self.by_epoch: dict[int, SimWorker] = {}
-        self.node_queues: dict[tuple[int, Circle], NodeQueue] = {}  # by operator and who shares them
+        self.node_queues: dict[tuple[int, NodeGroup], NodeQueue] = {}  # by operator and who shares them
         self.finished = False
         self.error: Exception | None = None
         self.drained_ns = 0  # when the user asked for an end; 0: never

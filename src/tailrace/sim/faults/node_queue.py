@@ -6,17 +6,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from tailrace.core.plan.node_groups import Circle
+from tailrace.core.plan.node_groups import NodeGroup
 
 MOST = 4
 """Records that fit, so that there are times when none does."""
 
 
 class NodeQueue:
-    """One for all of a circle: memory outlives any process."""
+    """One for all of a node group: memory outlives any process."""
 
-    def __init__(self, circle: Circle) -> None:
-        self.circle = circle
+    def __init__(self, group: NodeGroup) -> None:
+        self.group = group
         self._records: deque[tuple[int, Sequence[Any]]] = deque()
 
     @property

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import Reader, SplitStart, Writer
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.hedging.cancelled import Cancelled
+from tailrace.core.hedging.cancelled import CancelledEmissions
 from tailrace.core.hedging.controller import NEVER
-from tailrace.core.plan.node_groups import circle_of
+from tailrace.core.plan.node_groups import node_group_of
 from tailrace.core.plan.plan import SplitPlan
 from tailrace.core.protocol.acks import Fold
 from tailrace.core.protocol.driver_rows import Place
@@ -82,9 +82,9 @@ class SimWorker:
         self.numbers: dict[tuple[int, int, int], int] = {}  # (sending task, target, its epoch) -> last frame number
         self.sequences: dict[Link, LinkSequence] = {}
         self.scheduled: set[int] = set()
-        self.cancelled = Cancelled()
+        self.cancelled = CancelledEmissions()
         self.queues: dict[int, SharedQueue[Task]] = {}  # by operator; those that several tasks may draw from
-        self.node_queues: dict[int, NodeQueue] = {}  # by operator; those of the circles that it is in
+        self.node_queues: dict[int, NodeQueue] = {}  # by operator; those of the node groups that it is in
         self.scope: str | None = None  # how queues are shared
         self.send_loop = SimSendLoop(self)
         self.threads = Threads(self)
@@ -171,10 +171,10 @@ class SimWorker:
         plan, cluster = self.plan, self.cluster
         before, self.node_queues = self.node_queues, {}
         for operator in plan.operators:
-            circle = circle_of(plan, operator, members, self.worker)
+            group = node_group_of(plan, operator, members, self.worker)
             known = before.get(operator.index)
-            if circle is not None and (self.scope == NODE or (known is not None and known.circle == circle)):
-                queue = cluster.node_queues.setdefault((operator.index, circle), NodeQueue(circle))
+            if group is not None and (self.scope == NODE or (known is not None and known.group == group)):
+                queue = cluster.node_queues.setdefault((operator.index, group), NodeQueue(group))
                 self.node_queues[operator.index] = queue
             if operator.index in self.queues:
                 supply = self.node_queues.get(operator.index)
@@ -381,7 +381,7 @@ class SimWorker:
         bundles = lane.take()
         for part in portions(bundles, rng.choice([1, 1, 2, 64]), rng.getrandbits):
             queue.put(self.cluster.engine.now_ns, part)
-        for _, epoch in queue.circle.members:
+        for _, epoch in queue.group.members:
             process = self.cluster.by_epoch[epoch]
             process.core.sightings.came(bundles)
             for other in process.queues.values():
@@ -394,7 +394,7 @@ class SimWorker:
     def queue_for(self, lane: Lane) -> NodeQueue | None:
         plan = self.plan
         queue = self.node_queues.get(plan.operator_of[lane.target])
-        if self.scope != NODE or queue is None or not queue.circle.has(plan.home[lane.target]):
+        if self.scope != NODE or queue is None or not queue.group.has(plan.home[lane.target]):
             return None
         return queue
 

@@ -11,7 +11,7 @@ from random import Random
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.policy.hedging.api import MOST_HEDGES, ReplayRule
-from tailrace.policy.hedging.least_waiting import Elsewhere
+from tailrace.policy.hedging.least_waiting import LeastWaiting
 from tailrace.sim.load.agenda import WAKE, Agenda
 from tailrace.sim.load.roots import Roots
 
@@ -41,7 +41,7 @@ class Hedging:
         self.emitted_times = bytearray(roots.count)
         self.touched: dict[int, None] = {}  # senders that were told something by the event at hand, in order
         self.armed_ns = [NEVER] * len(self.replayers)
-        self.edges: dict[int, list[Elsewhere]] = {}  # of each sender, those along which its roots take turns
+        self.edges: dict[int, list[LeastWaiting]] = {}  # of each sender, those along which its roots take turns
         self.work_ns = [0, 0]  # of first incarnations, and of hedges
         self.issued = 0
         self.won = 0
@@ -86,9 +86,9 @@ class Hedging:
             edge.completed(incarnation, range(root, len(self.roots.on_the_way), self.roots.count))
         self.touched[sender] = None
 
-    def edge(self, sender: int, tasks: int) -> Elsewhere:
+    def edge(self, sender: int, tasks: int) -> LeastWaiting:
         """Note where roots of this sender go along one edge of which any task may have any tuple."""
-        edge = Elsewhere(tasks)
+        edge = LeastWaiting(tasks)
         self.edges.setdefault(sender, []).append(edge)
         return edge
 

@@ -15,8 +15,8 @@ from tailrace.policy.groupings.feedback import FeedbackChooser, Message, Receive
 from tailrace.policy.groupings.local import Local
 from tailrace.policy.groupings.shuffle import Shuffle
 from tailrace.policy.hashing import stable_hash
-from tailrace.policy.hedging.disjoint_halves import Sides
-from tailrace.policy.hedging.least_waiting import Elsewhere
+from tailrace.policy.hedging.disjoint_halves import DisjointHalves
+from tailrace.policy.hedging.least_waiting import LeastWaiting
 from tailrace.sim.load.agenda import DELIVER, EMIT, FINISH, TO_SENDER, TO_TASK, Agenda
 from tailrace.sim.load.forest import Forest
 from tailrace.sim.load.hedging import Hedging
@@ -86,8 +86,8 @@ class StageAtWork:
                 grouping.bind_receiver(task, self.tasks, len(senders), rng)
                 for task, rng in enumerate(rngs[len(senders) :])
             ]
-        self.elsewhere = [self._elsewhere(sender, grouping) for sender in senders]
-        self.sides = [self._sides(world, position, sender, grouping) for sender in senders]
+        self.least_waiting = [self._least_waiting(sender, grouping) for sender in senders]
+        self.disjoint_halves = [self._disjoint_halves(world, position, sender, grouping) for sender in senders]
         self.held: list[deque[tuple[int, int]]] = [deque() for _ in senders]  # (tuple, incarnation)
 
         nodes = [model.node_of(stage, task) for task in range(self.tasks)]
@@ -104,19 +104,21 @@ class StageAtWork:
 
     # -- senders
 
-    def _elsewhere(self, sender: Sender, grouping: Grouping) -> Elsewhere | None:
+    def _least_waiting(self, sender: Sender, grouping: Grouping) -> LeastWaiting | None:
         """Where it notes which task has what. As in the runtime: along a shuffled edge that leaves the source."""
         several = self.tasks > 1 and isinstance(grouping, Shuffle)
         noted = self.hedging is not None and self.cancels and sender.leads and several
         return self.hedging.edge(sender.task, self.tasks) if self.hedging is not None and noted else None
 
-    def _sides(self, world: World, position: int, sender: Sender, grouping: Grouping) -> Sides | None:
+    def _disjoint_halves(
+        self, world: World, position: int, sender: Sender, grouping: Grouping
+    ) -> DisjointHalves | None:
         """How it keeps hedges from what they race. As in the runtime: behind the first edge, along a shuffled one."""
         several = self.tasks > 1 and isinstance(grouping, Shuffle)
         if not (self.cancels and several and not sender.leads and passes_one(world.model.operators, self.name)):
             return None
         start = stable_hash(("sides", world.seed, position, sender.task))
-        return Sides(self.tasks, stable_hash(("stage", position)), start)
+        return DisjointHalves(self.tasks, stable_hash(("stage", position)), start)
 
     def emit(self, index: int, incarnation: int, sender: int, late: bool = False) -> None:
         if not late:
@@ -125,17 +127,17 @@ class StageAtWork:
                 self.agenda.push(self.agenda.now_ns + self.lags_ns[index], EMIT, self, index, incarnation, sender)
                 return
         if self.feedback is None:
-            elsewhere, sides = self.elsewhere[sender], self.sides[sender]
-            if sides is not None:
+            least_waiting, disjoint_halves = self.least_waiting[sender], self.disjoint_halves[sender]
+            if disjoint_halves is not None:
                 again, root = divmod(incarnation, self.roots.count)
-                choice = sides.choose(root, again)
+                choice = disjoint_halves.choose(root, again)
             else:
                 choice = self.choosers[sender].choose_many((self.values[index],))[0]
-            if elsewhere is not None:
+            if least_waiting is not None:
                 if incarnation >= self.roots.count:
                     before = range(incarnation % self.roots.count, incarnation, self.roots.count)
-                    choice = elsewhere.choose({*map(elsewhere.task_of, before)})
-                elsewhere.sent(incarnation, choice)
+                    choice = least_waiting.choose({*map(least_waiting.task_of, before)})
+                least_waiting.sent(incarnation, choice)
             self.send(index, incarnation, sender, choice, None)
             return
         half = self.feedback[sender]

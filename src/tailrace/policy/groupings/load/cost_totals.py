@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Estimated:
+class CostTotals:
     """Of one sending half. A half that estimates has one, as ``estimated``."""
 
     __slots__ = ("total_ns", "tuples")

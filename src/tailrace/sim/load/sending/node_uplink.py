@@ -12,9 +12,9 @@ from heapq import merge
 from random import Random
 
 from tailrace.clock import SECOND_NS
-from tailrace.core.send_order.node_uplink import WAIT, NodeLink, NodeWords
+from tailrace.core.send_order.node_uplink import WAIT, NodeUplink, NodeWords
 from tailrace.core.send_order.outgoing import Parcel, SendOrder
-from tailrace.core.send_order.uplink_budget import LinkBudget
+from tailrace.core.send_order.uplink_budget import UplinkBudget
 from tailrace.errors import OptionError
 from tailrace.policy.send_order.api import SendScheduler
 from tailrace.sim.load.sending.worker_uplink import SendingResult, SendingTask, feed, simulate_sending
@@ -68,13 +68,13 @@ class _Node:
             SendOrder([self._tasks[task].queue for task in own], scheduler, Random(seed + worker), byte_ns)
             for worker, own in enumerate(self._own)
         ]
-        self._budget = LinkBudget(bytes_per_s)
+        self._budget = UplinkBudget(bytes_per_s)
         self._next_worker = 0
         places = NodeWords([len(home)], home)
         words = [0] * places.count
         places.clear(words)
         workers = len(self._own)
-        self._links = [NodeLink(words, places, worker, bytes_per_s, workers) for worker in range(workers)]
+        self._links = [NodeUplink(words, places, worker, bytes_per_s, workers) for worker in range(workers)]
 
     def run(self, send_one: Callable[[int], tuple[int, Parcel] | int]) -> SendingResult:
         """``send_one`` tells what a task has sent, or when to try again."""

@@ -17,7 +17,7 @@ from random import Random
 
 from tailrace.clock import SECOND_NS
 from tailrace.core.send_order.outgoing import OutgoingQueue, Parcel, SendOrder
-from tailrace.core.send_order.uplink_budget import LinkBudget
+from tailrace.core.send_order.uplink_budget import UplinkBudget
 from tailrace.errors import OptionError
 from tailrace.policy.send_order.api import SendScheduler
 
@@ -75,7 +75,7 @@ def simulate_sending(
     """Let tasks whose tuples are due at these times send all of them, each of so many bytes."""
     if not any(due_ns):
         raise OptionError(f"nothing would ever be sent: tasks={len(due_ns)}: is any list of due times not empty?")
-    budget = LinkBudget(bytes_per_s)
+    budget = UplinkBudget(bytes_per_s)
     tasks = [SendingTask(most_tuples) for _ in due_ns]
     order = SendOrder([task.queue for task in tasks], scheduler, rng, max(1, SECOND_NS // bytes_per_s))
     coming = deque(merge(*([(at_ns, index) for at_ns in times] for index, times in enumerate(due_ns))))
@@ -112,7 +112,7 @@ def feed(
         task.work(now_ns, size)
 
 
-def _next_ns(now_ns: int, budget: LinkBudget, coming: deque[tuple[int, int]], order: SendOrder) -> int:
+def _next_ns(now_ns: int, budget: UplinkBudget, coming: deque[tuple[int, int]], order: SendOrder) -> int:
     """When something happens next: a tuple is due, the link is free, or the scheduler decides anew."""
     times_ns = [coming[0][0]] if coming and coming[0][0] > now_ns else []
     if budget.free_ns > now_ns:
