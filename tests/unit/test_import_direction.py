@@ -132,16 +132,6 @@ KNOWN_CYCLES: list[set[str]] = [
         "runtime.shared_queues.pool",
     },
     {
-        "sim.faults.bounds",
-        "sim.faults.cluster",
-        "sim.faults.driver",
-        "sim.faults.links",
-        "sim.faults.nemesis",
-        "sim.faults.process",
-        "sim.faults.send_loop",
-        "sim.faults.sinks.slow_commits",
-    },
-    {
         "topology.build",
         "topology.stream",
     },

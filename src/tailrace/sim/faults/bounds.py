@@ -12,24 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.core.routing.router import FeedbackLane, Lane
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.source import SourceTask
-
-if TYPE_CHECKING:
-    from tailrace.sim.faults.cluster import Cluster
-    from tailrace.sim.faults.process import Link, SimWorker
+from tailrace.sim.faults.interfaces import AnyCluster, AnyProcess, Way
+from tailrace.sim.faults.send_loop import SimSendLoop
 
 MS = MILLISECOND_NS
 
 AT_ONCE = 5
 """Bundles that one piece of work may add to a lane: the most children that a tuple has."""
-
-Way = tuple["Link", int]
-"""A link, and the epoch of the worker that it leads to."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,7 @@ def room_of(seed: int) -> Room | None:
 class Bounds:
     """Of a cluster: what is on its links, and who waited."""
 
-    def __init__(self, cluster: Cluster, room: Room, seed: int) -> None:
+    def __init__(self, cluster: AnyCluster, room: Room, seed: int) -> None:
         self.room = room
         self.rng = Random(f"{seed} retries")
         self.under_way: Counter[Way] = Counter()
@@ -78,8 +72,9 @@ class Bounds:
 class Gates:
     """Of one process: what its tasks let in, and what they get rid of."""
 
-    def __init__(self, process: SimWorker, bounds: Bounds) -> None:
+    def __init__(self, process: AnyProcess, send_loop: SimSendLoop, bounds: Bounds) -> None:
         self._process = process
+        self._send_loop = send_loop
         self._bounds = bounds
         self.room = bounds.room
         self._paused: set[int] = set()  # tasks whose links are not read
@@ -136,7 +131,7 @@ class Gates:
 
     def flush(self, task: Task, lane: Lane) -> None:
         """Send as much as the other side takes."""
-        process, loop, target = self._process, self._process.send_loop, lane.target
+        process, loop, target = self._process, self._send_loop, lane.target
         if process.queue_for(lane) is not None:
             return  # which is full
         if loop.takes(task, target):
@@ -152,9 +147,7 @@ class Gates:
 
     def holds_back(self, task: Task) -> bool:
         """Whether a task must wait until what it has sent is taken."""
-        return any(len(lane.bundles) >= self.room.lane for lane in task.lanes) or (
-            self._process.send_loop.holds_back(task)
-        )
+        return any(len(lane.bundles) >= self.room.lane for lane in task.lanes) or (self._send_loop.holds_back(task))
 
     def look_after(self, task: Task) -> None:
         """What could not leave is tried again in a while, whatever happens before."""

@@ -6,7 +6,7 @@ lets workers crash, hang and come back, the whole run too, and watches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -26,26 +26,26 @@ from tailrace.core.protocol.messages import (
     Position,
     Send,
     StartWorker,
-    ToWorker,
 )
 from tailrace.core.protocol.worker_deaths import SILENCE
-from tailrace.core.tasks.base import Task
-from tailrace.core.tasks.source import SourceTask
 from tailrace.policy.techniques import PLAIN, Tail, Techniques
 from tailrace.sim.faults.bounds import Bounds
 from tailrace.sim.faults.driver import NONE, Driver, Hardship
 from tailrace.sim.faults.events import Engine
+from tailrace.sim.faults.interfaces import Link
 from tailrace.sim.faults.journal import Journal
 from tailrace.sim.faults.links import NO_FAULTS, LinkFaults, Wires
-from tailrace.sim.faults.nemesis import MAX_DEATHS
 from tailrace.sim.faults.node_queue import NodeQueue
 from tailrace.sim.faults.polls import READY, Polls
-from tailrace.sim.faults.process import Link, SimWorker
+from tailrace.sim.faults.process import Observer, SimWorker, Tally
 from tailrace.sim.faults.sinks.slow_commits import SlowCommits
 from tailrace.sim.faults.sinks.store import Store
 from tailrace.topology import Role
 
 MS = MILLISECOND_NS
+
+MAX_DEATHS = 8
+"""Of one worker, without progress. No fault but a nemesis strikes one so often in a row."""
 
 LIMITS = CoordinatorLimits(
     heartbeat_timeout_ns=60 * MS,
@@ -71,31 +71,6 @@ class Network:
     doubled: float
     delayed: float
     quiet_after_ns: int  # from then on nothing bad happens any more
-
-
-@dataclass
-class Tally:
-    """What has happened on the network and to zombies, so that a test can tell that something did."""
-
-    lost: int = 0
-    doubled: int = 0
-    copies_refused: int = 0  # doubled or late frames
-    zombies_refused: int = 0  # frames and commits of dead epochs
-    restarts: int = 0  # of the whole run
-    changed_plans: int = 0  # with another number of sink tasks
-
-
-@dataclass
-class Observer:
-    """Who looks on; every hook may raise."""
-
-    persisting: Callable[[dict[int, Position]], None] = lambda positions: None
-    telling: Callable[[ToWorker], None] = lambda message: None
-    acted: Callable[[SimWorker, Task], None] = lambda process, task: None
-    admitted: Callable[[SimWorker, Link, int], None] = lambda process, link, number: None
-    recovering: Callable[[SimWorker, SourceTask], None] = lambda process, task: None
-    overdue: Callable[[SimWorker, SourceTask], None] = lambda process, task: None
-    cancelling: Callable[[SimWorker, Task, Sequence[int]], None] = lambda process, task, emissions: None
 
 
 @dataclass(frozen=True)

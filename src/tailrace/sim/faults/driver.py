@@ -9,14 +9,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.core.protocol.coordinator import Coordinator
 from tailrace.core.protocol.messages import Command, Persist
-
-if TYPE_CHECKING:
-    from tailrace.sim.faults.cluster import Cluster
+from tailrace.sim.faults.interfaces import AnyCluster
 
 MS = MILLISECOND_NS
 
@@ -62,7 +59,7 @@ def hardship_of(seed: int) -> Hardship:
 class Driver:
     """Hands events to the coordinator of the day, one after the other, and has it judge by a clock."""
 
-    def __init__(self, cluster: Cluster, hardship: Hardship, rng: Random) -> None:
+    def __init__(self, cluster: AnyCluster, hardship: Hardship, rng: Random) -> None:
         self._cluster = cluster
         self._hardship = hardship
         self._rng = rng

@@ -13,18 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.core.protocol.link_peer import LinkPeer
 from tailrace.core.protocol.messages import Member
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.source import SourceTask
-
-if TYPE_CHECKING:
-    from tailrace.sim.faults.bounds import Way
-    from tailrace.sim.faults.cluster import Cluster
-    from tailrace.sim.faults.process import SimWorker
+from tailrace.sim.faults.interfaces import AnyCluster, AnyProcess, Way
 
 MS = MILLISECOND_NS
 
@@ -61,7 +57,7 @@ def link_faults_of(rng: Random) -> LinkFaults:
 class Wires:
     """Of a cluster: which ways are cut, and how long things take."""
 
-    def __init__(self, cluster: Cluster, faults: LinkFaults, rng: Random) -> None:
+    def __init__(self, cluster: AnyCluster, faults: LinkFaults, rng: Random) -> None:
         self.faults = faults
         self.rng = rng
         self.numbers = count(1)
@@ -85,7 +81,7 @@ class Wires:
         for process in tuple(self._cluster.by_epoch.values()):
             (peer,) = pair - {process.worker} if process.worker in pair else (None,)
             if peer is not None:
-                notice = process.guarded(partial(process.links.way_was_cut, peer, now_ns))
+                notice = process.guarded(partial(process.way_was_cut, peer, now_ns))
                 self._cluster.engine.after(NOTICE_NS + self.rng.randrange(20 * MS), notice)
 
     def disturb(self, until_ns: int) -> None:
@@ -120,9 +116,9 @@ class SimLink(LinkPeer):
 class SimLinks:
     """Of one process."""
 
-    def __init__(self, process: SimWorker) -> None:
+    def __init__(self, process: AnyProcess, wires: Wires) -> None:
         self._process = process
-        self._wires = process.cluster.wires
+        self._wires = wires
         self._links: dict[tuple[int, int], SimLink] = {}
 
     def send(self, sender: int, target: int, receiver: int, payload: Any, lasting: bool) -> None:
@@ -174,7 +170,7 @@ class SimLinks:
                 self._find_lost(link)
 
     def _find_lost(self, link: SimLink) -> None:
-        self._process.threads.do(link.sender, partial(self._lost, link, link.connection))
+        self._process.do(link.sender, partial(self._lost, link, link.connection))
 
     def _lost(self, link: SimLink, connection: int) -> None:
         if not link.open or link.connection != connection:
@@ -218,7 +214,7 @@ class SimLinks:
             now_ns, passes = cluster.engine.now_ns, self._wires.passes(process.worker, link.worker)
             made = passes and peer.alive and peer.core.membership.counts(process.worker, process.epoch)
             delay_ns = 0 if made else RETRY_NS
-            reached = partial(process.threads.do, link.sender, partial(self._reached, link, member, made, now_ns))
+            reached = partial(process.do, link.sender, partial(self._reached, link, member, made, now_ns))
             cluster.engine.after(delay_ns, process.guarded(reached))
 
         cluster.engine.after(self._wires.rng.choice([1, 2, 30]) * MS, process.guarded(end))
@@ -239,8 +235,9 @@ class SimLinks:
 class Threads:
     """Of one process, one for each task: in a call, a task does nothing else."""
 
-    def __init__(self, process: SimWorker) -> None:
+    def __init__(self, process: AnyProcess, wires: Wires) -> None:
         self._process = process
+        self._wires = wires
         self._mail: dict[int, deque[Callable[[], None]]] = {}  # of those that are in a call
 
     def do(self, task: int, action: Callable[[], None]) -> None:
@@ -253,14 +250,14 @@ class Threads:
 
     def post(self, task: int, action: Callable[[], None]) -> None:
         """When it gets to its mail, which may be after several of its turns."""
-        wires = self._process.cluster.wires
+        wires = self._wires
         if wires.faults.any:
             lag_ns = wires.rng.choice([0, 0, 40, 100]) * MS
             self._process.cluster.engine.after(lag_ns, self._process.guarded(partial(self.do, task, action)))
 
     def call(self, task: Task, work: Callable[[], None]) -> None:
         """Have a task do this, which takes no time, or long. Sources only read."""
-        wires, engine = self._process.cluster.wires, self._process.cluster.engine
+        wires, engine = self._wires, self._process.cluster.engine
         rate = 0 if self._process.cluster.quiet else wires.faults.long_calls
         if not rate or isinstance(task, SourceTask) or not task.runnable or wires.rng.random() >= rate:
             work()

@@ -7,18 +7,12 @@ any more, and must not make deaths look like it.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.core.protocol.coordinator import Coordinator, Phase
-
-if TYPE_CHECKING:
-    from tailrace.sim.faults.cluster import Cluster
+from tailrace.sim.faults.cluster import MAX_DEATHS, Cluster
 
 MS = MILLISECOND_NS
-
-MAX_DEATHS = 8
-"""Of one worker, without progress. No other fault strikes one so often in a row."""
 
 SHARE = 0.15
 """Of all seeds that have a nemesis."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import Reader, SplitStart, Writer
 from tailrace.core.assembly import Bodies, Surroundings, assemble
 from tailrace.core.hedging.cancelled import CancelledEmissions
 from tailrace.core.hedging.controller import NEVER
-from tailrace.core.plan.node_groups import node_group_of
+from tailrace.core.plan.node_groups import NodeGroup, node_group_of
 from tailrace.core.plan.plan import SplitPlan
 from tailrace.core.protocol.acks import Fold
+from tailrace.core.protocol.coordinator import Coordinator
 from tailrace.core.protocol.driver_rows import Place
+from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.membership import ACCEPT_AFTER_LOSS, REFUSE, LinkSequence
 from tailrace.core.protocol.messages import (
     Alive,
@@ -22,6 +25,7 @@ from tailrace.core.protocol.messages import (
     FromWorker,
     Member,
     Members,
+    Position,
     Recover,
     Registered,
     Renew,
@@ -36,23 +40,18 @@ from tailrace.core.tasks.deferred import BatchTask
 from tailrace.core.tasks.source import SourceTask
 from tailrace.errors import Fenced
 from tailrace.policy.techniques import NODE
-from tailrace.sim.faults.bounds import Frame, Gates, Way
-from tailrace.sim.faults.links import SimLinks, Threads
+from tailrace.sim.faults.bounds import Bounds, Frame, Gates
+from tailrace.sim.faults.interfaces import AnyCluster, Link, Way
+from tailrace.sim.faults.links import SimLinks, Threads, Wires
 from tailrace.sim.faults.node_queue import NodeQueue
-from tailrace.sim.faults.polls import READY, FitfulReader
+from tailrace.sim.faults.polls import READY, FitfulReader, Polls
 from tailrace.sim.faults.send_loop import SimSendLoop
-from tailrace.sim.faults.sinks.store import DriverWriter, StoreWriter
+from tailrace.sim.faults.sinks.slow_commits import SlowCommits
+from tailrace.sim.faults.sinks.store import DriverWriter, Store, StoreWriter
 from tailrace.sim.faults.topologies import MACHINE
 from tailrace.topology import Role
 
-if TYPE_CHECKING:
-    from tailrace.sim.faults.cluster import Cluster
-
 MS = MILLISECOND_NS
-
-Link = tuple[int, int, int, int, int]
-"""(sending worker, its epoch, sending task, receiving task, connection); -1 - n for acks to task n, NOTES + n for notes
-to it, CANCELS + n for what worker n shall not run."""
 
 NOTES = 1 << 20
 CANCELS = 1 << 21
@@ -61,10 +60,90 @@ LOOKED_UP = 0.75
 """How often a task tells its halves what has happened before it goes on: it may be later, where that costs too much."""
 
 
+@dataclass
+class Tally:
+    """What has happened on the network and to zombies, so that a test can tell that something did."""
+
+    lost: int = 0
+    doubled: int = 0
+    copies_refused: int = 0  # doubled or late frames
+    zombies_refused: int = 0  # frames and commits of dead epochs
+    restarts: int = 0  # of the whole run
+    changed_plans: int = 0  # with another number of sink tasks
+
+
+@dataclass
+class Observer:
+    """Who looks on; every hook may raise."""
+
+    persisting: Callable[[dict[int, Position]], None] = lambda positions: None
+    telling: Callable[[ToWorker], None] = lambda message: None
+    acted: Callable[[SimWorker, Task], None] = lambda process, task: None
+    admitted: Callable[[SimWorker, Link, int], None] = lambda process, link, number: None
+    recovering: Callable[[SimWorker, SourceTask], None] = lambda process, task: None
+    overdue: Callable[[SimWorker, SourceTask], None] = lambda process, task: None
+    cancelling: Callable[[SimWorker, Task, Sequence[int]], None] = lambda process, task, emissions: None
+
+
+class HomeCluster(AnyCluster, Protocol):
+    """A simulated cluster, as its processes see it."""
+
+    node_queues: dict[tuple[int, NodeGroup], NodeQueue]  # by operator and who shares them
+
+    @property
+    def by_epoch(self) -> Mapping[int, SimWorker]: ...
+
+    @property
+    def first_epoch(self) -> int:
+        """Of the run, which begins again when the coordinator does."""
+        ...
+
+    @property
+    def ledger_limits(self) -> LedgerLimits: ...
+
+    @property
+    def line_limit(self) -> int: ...
+
+    @property
+    def polls(self) -> Polls: ...
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def commits(self) -> SlowCommits: ...
+
+    @property
+    def wires(self) -> Wires: ...
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """None: there is always room."""
+        ...
+
+    @property
+    def tally(self) -> Tally: ...
+
+    @property
+    def observer(self) -> Observer: ...
+
+    def maybe_crash(self, process: SimWorker) -> Callable[[], None]: ...
+
+    def to_coordinator(self, leader: Coordinator, message: FromWorker, lag_ns: int) -> None: ...
+
+    def hears(self, process: SimWorker) -> bool:
+        """Whether a sink's half on the driver is told what this process says to it."""
+        ...
+
+    def connections_end(self, process: SimWorker) -> None: ...
+
+    def exited(self, process: SimWorker, why: str) -> None: ...
+
+
 class SimWorker:
     """One process: an epoch of a worker."""
 
-    def __init__(self, cluster: Cluster, worker: int, epoch: int) -> None:
+    def __init__(self, cluster: HomeCluster, worker: int, epoch: int) -> None:
         self.cluster = cluster
         self.plan = cluster.plan  # a later run may have another
         self.first_epoch = cluster.first_epoch
@@ -86,10 +165,11 @@ class SimWorker:
         self.queues: dict[int, SharedQueue[Task]] = {}  # by operator; those that several tasks may draw from
         self.node_queues: dict[int, NodeQueue] = {}  # by operator; those of the node groups that it is in
         self.scope: str | None = None  # how queues are shared
-        self.send_loop = SimSendLoop(self)
-        self.threads = Threads(self)
-        self.links = SimLinks(self)
-        self.gates = None if cluster.bounds is None else Gates(self, cluster.bounds)
+        bounds = cluster.bounds
+        self.send_loop = SimSendLoop(self) if bounds is None else SimSendLoop(self, bounds.room.lane)
+        self.threads = Threads(self, cluster.wires)
+        self.links = SimLinks(self, cluster.wires)
+        self.gates = None if bounds is None else Gates(self, self.send_loop, bounds)
 
     # -- being alive
 
@@ -221,6 +301,9 @@ class SimWorker:
 
     def crash(self) -> None:
         raise Crash
+
+    def do(self, task: int, action: Callable[[], None]) -> None:
+        self.threads.do(task, action)
 
     # -- tasks
 
@@ -416,6 +499,13 @@ class SimWorker:
             return self.links.way(sender, target, receiver, lasting=target < NOTES)
         member = self.core.membership.member(self.plan.home[receiver])
         return None if member is None else ((self.worker, self.epoch, sender, target, 0), member.epoch)
+
+    def can_send(self, sender: int, target: int, receiver: int) -> bool:
+        """Whether there is room on the link."""
+        return self.gates is None or self.gates.ready(sender, target, receiver)
+
+    def way_was_cut(self, worker: int, at_ns: int) -> None:
+        self.links.way_was_cut(worker, at_ns)
 
     def send(self, sender: int, target: int, receiver: int, payload: Any) -> None:
         if self.cluster.wires.faults.any and self.plan.home[receiver] != self.worker:

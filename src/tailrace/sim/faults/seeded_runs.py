@@ -23,13 +23,14 @@ from tailrace.policy.send_order.fifo import fifo
 from tailrace.policy.send_order.largest_backlog import lbf, lbf_work
 from tailrace.policy.techniques import NODE, WORKER, Tail
 from tailrace.sim.faults.bounds import Bounds, room_of
-from tailrace.sim.faults.cluster import BACKSTOP_NS, Cluster, Crashes, Network, Observer
+from tailrace.sim.faults.cluster import BACKSTOP_NS, Cluster, Crashes, Network
 from tailrace.sim.faults.driver import hardship_of
 from tailrace.sim.faults.eager_hedging import Eager
+from tailrace.sim.faults.interfaces import Link
 from tailrace.sim.faults.links import link_faults_of
 from tailrace.sim.faults.nemesis import Nemesis
 from tailrace.sim.faults.polls import polls_of
-from tailrace.sim.faults.process import Link, SimWorker
+from tailrace.sim.faults.process import Observer, SimWorker
 from tailrace.sim.faults.sinks.faults import OtherRun, bring_about, sink_faults_of
 from tailrace.sim.faults.sinks.slow_commits import SlowCommits
 from tailrace.sim.faults.topologies import SHAPES, Case, Row, case_of

@@ -6,16 +6,14 @@ task sends by itself again once its queue is empty.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tailrace.core.routing.router import NOTE
 from tailrace.core.send_order.outgoing import OUTGOING_TUPLES, OutgoingQueue, Parcel, SendOrder
 from tailrace.core.tasks.base import Task
 from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.send_order.fifo import fifo
-
-if TYPE_CHECKING:
-    from tailrace.sim.faults.process import SimWorker
+from tailrace.sim.faults.interfaces import AnyProcess
 
 STUCK = 0.1
 """Of all turns: the receiver takes nothing."""
@@ -24,8 +22,10 @@ STUCK = 0.1
 class SimSendLoop:
     """Belongs to a process, and dies with it."""
 
-    def __init__(self, process: SimWorker) -> None:
+    def __init__(self, process: AnyProcess, most_tuples: int = OUTGOING_TUPLES) -> None:
+        """``most_tuples`` may wait in one outgoing queue."""
         self._process = process
+        self._most_tuples = most_tuples
         self._on = False
         self._queues: dict[int, OutgoingQueue] = {}  # by task
         self._orders: dict[int, tuple[SendOrder, list[int]]] = {}  # by operator, with its tasks here
@@ -41,14 +41,13 @@ class SimSendLoop:
                 order.switch(scheduler)
 
     def _make_queues(self) -> None:
-        plan, rng, bounds = self._process.plan, self._process.cluster.rng, self._process.cluster.bounds
-        most = OUTGOING_TUPLES if bounds is None else bounds.room.lane
+        plan, rng = self._process.plan, self._process.cluster.rng
         by_operator: dict[int, list[int]] = {}
         for number in self._process.tasks:
             if plan.operators[plan.operator_of[number]].tasks > 1:
                 by_operator.setdefault(plan.operator_of[number], []).append(number)
         for operator, numbers in by_operator.items():
-            self._queues.update({number: OutgoingQueue(most) for number in numbers})
+            self._queues.update({number: OutgoingQueue(self._most_tuples) for number in numbers})
             queues = [self._queues[number] for number in numbers]
             self._orders[operator] = SendOrder(queues, fifo(), rng, 1), numbers
 
@@ -97,7 +96,7 @@ class SimSendLoop:
         process = self._process
         home = process.plan.home[parcel.target]
         gone = process.core.membership.member(home) is None
-        full = process.gates is not None and not process.gates.ready(numbers[index], parcel.target, parcel.target)
+        full = not process.can_send(numbers[index], parcel.target, parcel.target)
         if gone or full or process.cluster.rng.random() < STUCK:
             order.stuck(index, parcel.target)
             return

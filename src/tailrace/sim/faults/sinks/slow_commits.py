@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.stages import CommitSinkStage
-
-if TYPE_CHECKING:
-    from tailrace.sim.faults.process import SimWorker
+from tailrace.sim.faults.interfaces import AnyProcess
 
 MS = MILLISECOND_NS
 
@@ -28,7 +25,7 @@ class SlowCommits:
         self._share: float = 0 if seed is None else self._rng.choice([0, 0, 0.3, 1])
         self.count = 0
 
-    def commit(self, process: SimWorker, task: Task) -> None:
+    def commit(self, process: AnyProcess, task: Task) -> None:
         for sink in task.sinks:
             if sink.deadline_ns is None or self._rng.random() >= self._share:
                 process.on_task(task, partial(commit_and_prune, sink))
@@ -36,7 +33,7 @@ class SlowCommits:
                 self.count += 1
                 self._commit_apart(process, task, sink)
 
-    def _commit_apart(self, process: SimWorker, task: Task, sink: CommitSinkStage) -> None:
+    def _commit_apart(self, process: AnyProcess, task: Task, sink: CommitSinkStage) -> None:
         after = process.cluster.engine.after
         took_ns = self._rng.choice([1, 5, 20, 60]) * MS
         done_ns = self._rng.randrange(took_ns)
@@ -48,7 +45,7 @@ class SlowCommits:
 
         def carry_out_and_tell() -> None:
             process.on_task(task, carry_out)
-            after(took_ns - done_ns, process.guarded(lambda: process.threads.do(task.number, end)))
+            after(took_ns - done_ns, process.guarded(lambda: process.do(task.number, end)))
 
         after(done_ns, process.guarded(carry_out_and_tell))
 
