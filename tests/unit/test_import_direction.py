@@ -131,10 +131,6 @@ KNOWN_CYCLES: list[set[str]] = [
         "runtime.shared_queues.node_queue",
         "runtime.shared_queues.pool",
     },
-    {
-        "topology.build",
-        "topology.stream",
-    },
 ]
 
 MOST_MODULES = 15  # in one folder, without __init__.py

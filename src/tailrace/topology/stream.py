@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypedDict, Unpack, overload
 
 from tailrace.connector import Sink
 from tailrace.errors import TopologyError, refuse_unknown
@@ -17,8 +17,6 @@ from tailrace.topology.shipping import check_shippable
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
-
-    from tailrace.topology.build import Topology
 
     T = TypeVar("T", covariant=True, default=Any)
 else:
@@ -42,6 +40,21 @@ class Output(NamedTuple):
 
     operator: str
     port: Port
+
+
+class Growing(Protocol):
+    """What a stream needs of the topology that it is in: that operators can be added."""
+
+    @property
+    def name(self) -> str: ...
+
+    def operator(self, name: str) -> Operator: ...
+
+    def check_new(self, name: str) -> None:
+        """Raise TopologyError unless an operator of this name may be added."""
+        ...
+
+    def add(self, operator: Operator, inputs: Iterable[Output], grouping: Grouping) -> Stream[Any]: ...
 
 
 class _Declared(NamedTuple):
@@ -96,7 +109,7 @@ class Stream(Generic[T]):
            └─ shuffle ─▶ out: sink, 1 task
     """
 
-    def __init__(self, topology: Topology, outputs: tuple[Output, ...]) -> None:
+    def __init__(self, topology: Growing, outputs: tuple[Output, ...]) -> None:
         self.topology = topology
         self.outputs = outputs
 
