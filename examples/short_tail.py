@@ -34,12 +34,12 @@ def discard(quote: int) -> None:
     pass
 
 
-def show(title: str, call: Any, per_second: float, grouping: Any = None, replay: Any = None) -> None:
+def show(title: str, call: Any, per_second: float, grouping: Any = None, hedge: Any = None) -> None:
     topology = tr.Topology("quotes")
     quotes = topology.source("quotes", tr.at_rate(QUOTES, per_second))
     answers = quotes.map("answer", call, tasks=TASKS, grouping=grouping or tr.shuffle(), kind="blocking")
     answers.sink("out", tr.to_call(discard))
-    run = topology.run(workers=2, tail=tr.Tail(replay=replay))
+    run = topology.run(workers=2, tail=tr.Tail(hedge=hedge))
     run.awaitTermination()
     latency = run.lastProgress["latencyMs"]["complete"]
     print(f"{title}: p50 {latency['p50']:.2f} ms, p99 {latency['p99']:.2f} ms")
@@ -50,7 +50,7 @@ def main() -> None:
     show("by cost, shuffle", price, busy)
     show("by cost, least work", price, busy, grouping=tr.least_work(same))
     show("calls that hang, plain", ask, 250)
-    show("calls that hang, replay", ask, 250, replay=tr.fixed_timeout(20))
+    show("calls that hang, replay", ask, 250, hedge=tr.fixed_timeout(20))
 
 
 if __name__ == "__main__":

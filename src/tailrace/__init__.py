@@ -19,6 +19,7 @@ from tailrace.errors import (
 from tailrace.launch import launch
 from tailrace.policy import (
     Grouping,
+    HedgeRule,
     QueueScope,
     ReplayRule,
     SendScheduler,
@@ -83,6 +84,7 @@ __all__ = [
     "DeadLetter",
     "ErrorAction",
     "Grouping",
+    "HedgeRule",
     "NotRepeatable",
     "OperatorOptions",
     "OptionError",

@@ -164,9 +164,9 @@ class Chaos:
 
 
 TECHNIQUES: list[dict[str, Any]] = [
-    {"replay": tr.fixed_timeout(50)},
-    {"replay": tr.adaptive_timeout()},
-    {"replay": None},
+    {"hedge": tr.fixed_timeout(50)},
+    {"hedge": tr.adaptive_timeout()},
+    {"hedge": None},
     {"shared_queues": "worker"},
     {"shared_queues": "node"},
     {"shared_queues": None},

@@ -54,7 +54,7 @@ def test_hedging_shortens_the_tail(tmp_path: Path) -> None:
     slow = numbers.map("slow", partial(Stalling, str(tmp_path)), tasks=6, kind="blocking")
     sink = tr.to_list()
     slow.map("done", partial(_done, str(tmp_path))).sink("out", sink)
-    with running(topology, workers=2, tail=tr.Tail(replay=tr.fixed_timeout(25))) as run:
+    with running(topology, workers=2, tail=tr.Tail(hedge=tr.fixed_timeout(25))) as run:
         progress = finish(run)
     assert_same_rows(sink.values, range(ROOTS))
     assert len(list(tmp_path.glob("*.overtaken"))) == len(STALLED)
@@ -79,7 +79,7 @@ def _hedged_topology(sink: Any, roots: int) -> tr.Topology:
 def test_every_row_once_although_roots_are_hedged_and_a_worker_dies(tmp_path: Path) -> None:
     topology = _hedged_topology(tr.to_jsonl(tmp_path, roll_seconds=0.2), ROWS)
     victim = homes(topology, 2, "out")[0]
-    with running(topology, workers=2, max_pending=1000, tail=tr.Tail(replay=tr.fixed_timeout(2))) as run:
+    with running(topology, workers=2, max_pending=1000, tail=tr.Tail(hedge=tr.fixed_timeout(2))) as run:
         wait_until(lambda: run._server.progress()["durable"] > ROWS / 10, 30, "rows at the sink")
         kill(run, victim)
         progress = finish(run)
@@ -101,24 +101,24 @@ def test_hedging_goes_on_and_off_while_a_run_lasts() -> None:
         assert run.tail() == tr.Tail()
         wait_until(lambda: len(sink.values) > 100, 30, "rows")
         assert hedges() == 0
-        assert run.tail(replay=tr.fixed_timeout(1)) == tr.Tail(replay=tr.fixed_timeout(1)) == run.tail()
+        assert run.tail(hedge=tr.fixed_timeout(1)) == tr.Tail(hedge=tr.fixed_timeout(1)) == run.tail()
         wait_until(lambda: hedges() > 20, 30, "hedges")
         kill(run, homes(topology, 2, "numbers")[0])
         known = hedges()
         wait_until(lambda: hedges() > known + 20, 30, "hedges of a source that was started after the switch")
-        run.tail(replay=None)
+        run.tail(hedge=None)
         time.sleep(0.5)  # beats bring what was counted before
         known, rows = hedges(), len(sink.values)
         wait_until(lambda: len(sink.values) > rows + 100, 30, "more rows")
         assert hedges() == known
-        with pytest.raises(tr.OptionError, match="unknown technique: hedging=…: did you mean one of replay=…, "):
+        with pytest.raises(tr.OptionError, match=r"unknown technique: hedging=…: did you mean hedge=…\?"):
             run.tail(hedging=True)
         run.stop(timeout=30)
     assert_same_rows(sink.values, range(len(sink.values)))
     assert run.lastProgress is not None and run.lastProgress["tail"]["replay"] is None
-    assert run.tail() == tr.Tail() == run.tail(replay=None)
+    assert run.tail() == tr.Tail() == run.tail(hedge=None)
     with pytest.raises(tr.TailraceError, match="a run that has ended has no techniques to switch: run=switched"):
-        run.tail(replay=tr.fixed_timeout(1))
+        run.tail(hedge=tr.fixed_timeout(1))
 
 
 def test_hedges_that_are_under_way_when_replay_goes_off_are_cancelled_and_counted_all_the_same(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_hedges_that_are_under_way_when_replay_goes_off_are_cancelled_and_counte
     sink = tr.to_list()
     numbers = topology.source("numbers", tr.from_iterable(range(roots)))
     numbers.map("slow", partial(_noted, str(calls)), tasks=4, kind="blocking").sink("out", sink)
-    with running(topology, workers=2, tail=tr.Tail(replay=tr.fixed_timeout(100))) as run:
+    with running(topology, workers=2, tail=tr.Tail(hedge=tr.fixed_timeout(100))) as run:
         wait_until(lambda: run._server.progress()["replay"]["hedges"] > roots // 2, 30, "hedges")
-        run.tail(replay=None)
+        run.tail(hedge=None)
         assert run.awaitTermination(60)
     assert_same_rows(sink.values, range(roots))
     assert run.lastProgress is not None
@@ -158,7 +158,7 @@ MILLION = 1_000_000
 @pytest.mark.timeout(1_200)
 def test_a_million_with_hedging_and_kills(tmp_path: Path) -> None:
     topology = _hedged_topology(tr.to_parquet(tmp_path, schema="n long", roll_seconds=0.5), MILLION)
-    with running(topology, workers=3, max_pending=20_000, tail=tr.Tail(replay=tr.adaptive_timeout(gate=None))) as run:
+    with running(topology, workers=3, max_pending=20_000, tail=tr.Tail(hedge=tr.adaptive_timeout(gate=None))) as run:
         for victim, part in enumerate((0.2, 0.5, 0.8)):
             least = part * MILLION
             wait_until(lambda least=least: run._server.progress()["durable"] >= least, 400, f"{part:.0%} to be durable")

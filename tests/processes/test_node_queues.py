@@ -109,7 +109,7 @@ def test_coroutines_batches_hedges_and_a_recording_of_them(tmp_path: Path, caplo
     batched = awaited.map_batch("batched", add_one, max_size=4, max_wait_ms=1, tasks=4)
     near = batched.map("balanced", same, tasks=4, grouping=tr.least_work(key))
     near.map("row", row, tasks=2).sink("out", sink)
-    tail = tr.Tail(shared_queues="node", replay=tr.fixed_timeout(5))
+    tail = tr.Tail(shared_queues="node", hedge=tr.fixed_timeout(5))
     with running(topology, workers=2, tail=tail, record=tmp_path / "trace") as run:
         finish(run)
     assert_same_rows((found["n"] for found in sink.values), range(1, 1_501))

@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.policy import ReplayRule, adaptive_timeout, du_timeout, fixed_timeout, replicate
+from tailrace.policy import HedgeRule, adaptive_timeout, du_timeout, fixed_timeout, replicate
 from tailrace.policy.hedging.api import MOST_HEDGES
 from tailrace.policy.hedging.budget import BURST, Budget, Limits
 from tailrace.policy.hedging.latencies import UNSEEN, quantiles
@@ -41,7 +41,7 @@ def test_censoring_a_sample_lowers_no_quantile(drawn: list[tuple[int, bool]], da
         assert after >= before
 
 
-RULES: list[ReplayRule] = [
+RULES: list[HedgeRule] = [
     adaptive_timeout(gate=None),
     adaptive_timeout(budget=None, gate=0.5),
     fixed_timeout(1),
@@ -53,9 +53,9 @@ steps = st.lists(st.tuples(st.sampled_from("eeecxdoaw"), st.integers(0, 400)), m
 
 @given(st.sampled_from(RULES), steps)
 @settings(max_examples=150)
-def test_any_order_of_events_keeps_the_law(rule: ReplayRule, drawn: list[tuple[str, int]]) -> None:
+def test_any_order_of_events_keeps_the_law(rule: HedgeRule, drawn: list[tuple[str, int]]) -> None:
     """Emissions, completions, work, discards, observations, questions, wake-ups; 0 to 400 ms apart."""
-    replayer = rule.bind(Random(0))
+    hedger = rule.bind(Random(0))
     pending: list[int] = []
     hedged: Counter[int] = Counter()
     emitted = now_ns = 0
@@ -63,21 +63,21 @@ def test_any_order_of_events_keeps_the_law(rule: ReplayRule, drawn: list[tuple[s
         now_ns += wait_ms * 1_000_000
         if step == "e":
             pending.append(emitted)
-            replayer.emitted(emitted, now_ns)
+            hedger.emitted(emitted, now_ns)
             emitted += 1
         elif step == "c" and pending:
             root = pending.pop(wait_ms % len(pending))
-            replayer.completed(root, now_ns, root in hedged and wait_ms % 2 == 0)
+            hedger.completed(root, now_ns, root in hedged and wait_ms % 2 == 0)
         elif step in "xd":
-            (replayer.executed(1_000, wait_ms % 2 == 0) if step == "x" else replayer.discarded(wait_ms % 2 == 0))
+            (hedger.executed(1_000, wait_ms % 2 == 0) if step == "x" else hedger.discarded(wait_ms % 2 == 0))
         elif step == "o":
-            replayer.observed(wait_ms / 400, now_ns)
+            hedger.observed(wait_ms / 400, now_ns)
         elif step == "w":
-            now_ns = max(now_ns, replayer.wake_ns() or 0)
-        for root in replayer.due(now_ns):
+            now_ns = max(now_ns, hedger.wake_ns() or 0)
+        for root in hedger.due(now_ns):
             hedged[root] += 1
             assert root in pending and hedged[root] <= MOST_HEDGES
-        wake_ns = replayer.wake_ns()
+        wake_ns = hedger.wake_ns()
         assert wake_ns is None or wake_ns > now_ns, "what is due now is due now"
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from tailrace.clock import MILLISECOND_NS as MS
 from tailrace.errors import OptionError
-from tailrace.policy import ReplayRule, adaptive_timeout, du_timeout, fixed_timeout, replicate
-from tailrace.sim import Constant, Exponential, Model, Poisson, Report, Stage, Stalls, named_replay, simulate
+from tailrace.policy import HedgeRule, adaptive_timeout, du_timeout, fixed_timeout, replicate
+from tailrace.sim import Constant, Exponential, Model, Poisson, Report, Stage, Stalls, named_hedge, simulate
 from tailrace.sim.load.stage import StageAtWork
 
 
-def stalling(load: float, rule: ReplayRule | None) -> Report:
+def stalling(load: float, rule: HedgeRule | None) -> Report:
     model = Model(Poisson(load=load), Constant(MS), tuples=20_000, stalls=Stalls(0.01, 50))
-    return simulate(model, replay=rule, seed=2)
+    return simulate(model, hedge=rule, seed=2)
 
 
 @pytest.mark.parametrize("load", [0.3, 0.7])
@@ -38,7 +38,7 @@ def test_without_throwing_anything_away_the_papers_rule_runs_away() -> None:
 @pytest.mark.parametrize("load", [0.3, 0.6])
 def test_where_a_second_try_is_no_faster_there_are_hardly_any(load: float) -> None:
     model = Model(Poisson(load=load), Exponential(MS), tuples=20_000)
-    plain, hedged = simulate(model, seed=2), simulate(model, replay=adaptive_timeout(), seed=2)
+    plain, hedged = simulate(model, seed=2), simulate(model, hedge=adaptive_timeout(), seed=2)
     assert 0 < hedged.hedges < 200
     assert hedged.percentile_ns(0.99) < 1.04 * plain.percentile_ns(0.99)
 
@@ -55,7 +55,7 @@ def test_a_hedge_meets_what_it_races_at_no_operator_that_has_one_tuple_of_it() -
         original(self, index, incarnation, sender, choice, attached)
 
     with patch.object(StageAtWork, "send", send):
-        assert simulate(model, replay=fixed_timeout(10), seed=2).hedges > 200
+        assert simulate(model, hedge=fixed_timeout(10), seed=2).hedges > 200
     met = Counter(
         name for (name, index, again), task in sent.items() if again and sent.get((name, index, False)) == task
     )
@@ -74,11 +74,11 @@ def test_replication_costs_its_share() -> None:
 
 
 def test_rules_by_name() -> None:
-    assert named_replay("adaptive_timeout") == adaptive_timeout()
-    assert named_replay("fixed_timeout=20") == fixed_timeout(20)
-    assert named_replay("replicate=0.2") == replicate(0.2)
+    assert named_hedge("adaptive_timeout") == adaptive_timeout()
+    assert named_hedge("fixed_timeout=20") == fixed_timeout(20)
+    assert named_hedge("replicate=0.2") == replicate(0.2)
     for text in ("adaptive", "adaptive_timeout=3"):
-        with pytest.raises(OptionError, match=f"unknown replay rule: replay={text}: did you mean one of adaptive_time"):
-            named_replay(text)
-    with pytest.raises(OptionError, match=r"a replay rule needs a number: replay=replicate=: did you mean"):
-        named_replay("replicate=")
+        with pytest.raises(OptionError, match=f"unknown hedging rule: hedge={text}: did you mean one of adaptive_time"):
+            named_hedge(text)
+    with pytest.raises(OptionError, match=r"a hedging rule needs a number: hedge=replicate=: did you mean"):
+        named_hedge("replicate=")

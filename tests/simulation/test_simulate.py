@@ -67,7 +67,7 @@ def digests() -> str:
     for name in POLICIES:
         report = simulate(MODEL, name, seed=11)
         whole.update(repr((name, list(report.done_ns), report.executed, report.messages)).encode())
-        whole.update(repr(facts(simulate(STAGED, name, replay=Chance(0.3), seed=11))).encode())
+        whole.update(repr(facts(simulate(STAGED, name, hedge=Chance(0.3), seed=11))).encode())
     return whole.hexdigest()
 
 

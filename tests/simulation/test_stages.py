@@ -177,19 +177,19 @@ def test_a_hedge_wins_and_what_is_queued_of_the_loser_is_thrown_away() -> None:
     """
     model = Model(Paced(load=1), CONSTANT, tuples=3, tasks=2)
     trees = forest([0, 1, 2], [[100], [1], [1]], [[1], [1], [1]])
-    report = simulate(model, replay=Timeout(10 * MS), forest=trees)
+    report = simulate(model, hedge=Timeout(10 * MS), forest=trees)
     assert report.done_ns == [11 * MS, 2 * MS, 13 * MS]
     assert (report.hedges, report.hedges_won, report.hedges_wasted, report.cancelled) == (2, 2, 0, 1)
     assert sorted(report.busy_ns) == [3 * MS, 100 * MS]
     assert report.extra_work == pytest.approx(2 / 101)
-    assert report.replay == "timeout"
+    assert report.hedge == "timeout"
     assert simulate(model, forest=trees).done_ns == [100 * MS, 2 * MS, 101 * MS]
 
 
 def test_what_a_loser_becomes_is_not_sent() -> None:
     """Root 0 stalls in the first stage, is overtaken, and goes no further."""
     model = Model(Paced(load=1), CONSTANT, tuples=1, tasks=2, stages=(Stage("a"), Stage("b")))
-    report = simulate(model, replay=Timeout(10 * MS), forest=forest([0], [[100, 5]], [[2, 5]]))
+    report = simulate(model, hedge=Timeout(10 * MS), forest=forest([0], [[100, 5]], [[2, 5]]))
     assert report.done_ns == [17 * MS]
     assert sum(report.stages[0].executed) == 2
     assert sum(report.stages[1].executed) == 1
@@ -202,7 +202,7 @@ def test_what_is_still_travelling_of_the_loser_is_thrown_away_as_well() -> None:
         Paced(load=1), CONSTANT, tuples=1, tasks=2, nodes=(Node(), Node()), sender_nodes=(0,), link=Link(50 * MS)
     )
     trees = forest([0], [[1]], [[1]])
-    reports = [simulate(model, replay=Timeout(10 * MS), seed=seed, forest=trees) for seed in range(9)]
+    reports = [simulate(model, hedge=Timeout(10 * MS), seed=seed, forest=trees) for seed in range(9)]
     found = {(report.done_ns[0], report.executed, report.hedges_won, report.cancelled) for report in reports}
     assert found == {(MS, (1, 0), 0, 0), (11 * MS, (1, 0), 1, 1)}
 
@@ -210,7 +210,7 @@ def test_what_is_still_travelling_of_the_loser_is_thrown_away_as_well() -> None:
 def test_the_first_incarnation_may_win_all_the_same() -> None:
     """It is done at 14 ms, while its hedge is queued behind another root until 50 ms."""
     model = Model(Paced(load=1), CONSTANT, tuples=2, tasks=2)
-    report = simulate(model, replay=Timeout(10 * MS), forest=forest([0, 0], [[14], [50]], [[14], [50]]))
+    report = simulate(model, hedge=Timeout(10 * MS), forest=forest([0, 0], [[14], [50]], [[14], [50]]))
     assert report.done_ns == [14 * MS, 50 * MS]
     assert (report.hedges, report.hedges_won, report.hedges_wasted) == (2, 0, 2)
     assert report.cancelled == 1, "root 0 again; root 1 again was started at 14 ms, and ran in vain"
@@ -233,7 +233,7 @@ def test_timers_are_exact_and_the_busiest_stage_is_observed() -> None:
 
     stages = (Stage("a"), Stage("b", Constant(20 * MS)))
     model = Model(Paced(rate_per_s=25), CONSTANT, tuples=100, tasks=1, stages=stages)
-    simulate(model, replay=Watching(29_999_999))
+    simulate(model, hedge=Watching(29_999_999))
     assert [now_ns for _, now_ns in seen[:3]] == [100 * MS, 200 * MS, 300 * MS]
     assert seen[12][0] == pytest.approx(0.5, abs=0.02)
     assert 29_999_999 in asked
@@ -256,7 +256,7 @@ def test_a_rule_that_breaks_its_law_is_found_out(named: Callable[[int], list[int
             return half
 
     with pytest.raises(AssertionError, match=text):
-        simulate(Model(Paced(rate_per_s=50), CONSTANT, tuples=2), replay=Lawless(40 * MS, "lawless"))
+        simulate(Model(Paced(rate_per_s=50), CONSTANT, tuples=2), hedge=Lawless(40 * MS, "lawless"))
 
 
 # -- whatever the model
@@ -315,10 +315,10 @@ def test_no_tuple_is_lost_or_doubled(model: Model, policy: str, rule: Chance | N
     trees = grow(model, seed)
     trees.validate(model)
     with audited(model.tuples) as audit:
-        report = simulate(model, policy, replay=rule, seed=seed)
+        report = simulate(model, policy, hedge=rule, seed=seed)
     broadcasting = {number for number, stage in enumerate(model.operators) if stage.grouping == "broadcast"}
     audit.check(model, trees, report, broadcasting)
     assert len(report.latencies_ns) == model.tuples
     assert all(due < done for due, done in zip(report.due_ns, report.done_ns, strict=True))
     assert report.backlog()[-1][1] == 0
-    assert facts(simulate(model, policy, replay=rule, seed=seed, forest=trees)) == facts(report)
+    assert facts(simulate(model, policy, hedge=rule, seed=seed, forest=trees)) == facts(report)

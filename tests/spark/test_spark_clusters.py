@@ -22,7 +22,7 @@ from tailrace.testing.processes import is_alive, processes_with, wait_until
 
 MILLION = 1_000_000
 PYTHON, EXECUTOR = "process", "executor"
-EAGER = tr.Tail(replay=tr.fixed_timeout(20), shared_queues="worker")
+EAGER = tr.Tail(hedge=tr.fixed_timeout(20), shared_queues="worker")
 
 
 def million(folder: Path, rows: int = MILLION) -> tr.Topology:
@@ -67,7 +67,7 @@ def test_three_executors(rows: int, tail: tr.Tail, sessions: Sessions, tmp_path:
         progress = finish(run, 150)
     print(f"seconds to replace: {took}; replay: {progress.get('replay')}")
     assert progress["recoveries"] >= len(plan) - 1
-    assert tail.replay is None or progress["replay"]["hedges"] > 0
+    assert tail.hedge is None or progress["replay"]["hedges"] > 0
     assert sorted(read_parquet(tmp_path)) == list(range(rows))
 
 

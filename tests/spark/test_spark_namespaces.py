@@ -69,7 +69,7 @@ def test_a_machine_is_cut_off_and_a_worker_killed(
     far, rows = topology(grouping)
     machine = network.machines[0]
     machine.limit(mbit=50)
-    with running_on(spark, far, workers=3, tail=tr.Tail(replay=tr.fixed_timeout(30))) as run:
+    with running_on(spark, far, workers=3, tail=tr.Tail(hedge=tr.fixed_timeout(30))) as run:
         networks = {Path(f"/proc/{pid}/ns/net").readlink() for pid in run.workerPids().values()}
         assert len(networks - {Path("/proc/self/ns/net").readlink()}) == 2, "workers are on both machines"
         wait_until(lambda: durable(run) > ROWS // 5, 60, "a fifth")

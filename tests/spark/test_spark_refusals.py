@@ -141,12 +141,14 @@ def test_options_from_the_configuration() -> None:
     expected = {"workers": 3, "max_pending": 10, "start_timeout_s": 2.5, "checkpoint": "some/folder"}
     assert options_in(conf) == expected
     assert options_in({"spark.tailrace.max_pending": "10"}) == {"max_pending": 10}
-    assert options_in({"spark.tailrace.replay": "fixed_timeout=20"}) == {"tail": tr.Tail(replay=tr.fixed_timeout(20))}
+    for name in ("hedge", "replay"):
+        found = options_in({f"spark.tailrace.{name}": "fixed_timeout=20"})
+        assert found == {"tail": tr.Tail(hedge=tr.fixed_timeout(20))}
     for scope in ("worker", "node"):
         assert options_in({"spark.tailrace.sharedQueues": scope}) == {"tail": tr.Tail(shared_queues=scope)}
     scheduled = {"spark.tailrace.send": "lbf", "spark.tailrace.linkMbps": "2.5"}
     assert options_in(scheduled) == {"tail": tr.Tail(send=tr.lbf()), "link_mbps": 2.5}
-    with pytest.raises(tr.OptionError, match="unknown replay rule: replay=soon: did you mean one of adaptive_timeout"):
+    with pytest.raises(tr.OptionError, match="unknown hedging rule: hedge=soon: did you mean one of adaptive_timeout"):
         options_in({"spark.tailrace.replay": "soon"})
     with pytest.raises(tr.OptionError) as caught:
         options_in({"spark.tailrace.workers": "many"})

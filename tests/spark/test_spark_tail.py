@@ -34,7 +34,7 @@ def test_late_roots_are_hedged_and_every_row_comes_once(spark: SparkSession) -> 
             run.tail(shared_queues=None)
             kill(run, 1)
             wait_until(lambda: durable(run) > ROWS // 2 or not run.isActive, 60, "half of it")
-            run.tail(replay=None, shared_queues="node")
+            run.tail(hedge=None, shared_queues="node")
             progress = finish(run, 60)
     finally:
         for name in OPTIONS:

@@ -23,7 +23,7 @@ from tailrace.core.tasks.source import SourceTask
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.policy.groupings.api import Grouping
 from tailrace.policy.groupings.pull.receiver import Credit
-from tailrace.policy.hedging.api import ReplayRule
+from tailrace.policy.hedging.api import HedgeRule
 from tailrace.policy.techniques import PLAIN, Tail
 from tailrace.runtime.driver.load import LoadMeter
 from tailrace.sim.faults.topologies import SimSink, SimSource
@@ -39,7 +39,7 @@ TASKS = 3
 class Kit:
     """A source whose roots go to three tasks, and a sink that keeps no promise."""
 
-    def __init__(self, rule: ReplayRule | None = TIMEOUT, grouping: Grouping = SHUFFLE, line_limit: int = 1) -> None:
+    def __init__(self, rule: HedgeRule | None = TIMEOUT, grouping: Grouping = SHUFFLE, line_limit: int = 1) -> None:
         topology = Topology("t")
         stream = topology.source("s", SimSource("s", 100)).map("a", str, tasks=TASKS, grouping=grouping)
         stream.sink("out", SimSink(committing=False))
@@ -69,7 +69,7 @@ class Kit:
         """Most hedges have been first."""
         hedging: Any = self.task.hedging
         for _ in range(30):
-            hedging._replayer.budget.completed(hedges=1, won=True)
+            hedging._hedger.budget.completed(hedges=1, won=True)
 
     def lane_of(self, emission: int) -> int:
         (lane,) = [lane for lane in self.task.lanes if any(bundle[0] == emission for bundle in lane.bundles)]
@@ -394,7 +394,7 @@ def test_a_topology_in_which_nothing_may_be_hedged_is_refused() -> None:
     with pytest.raises(tr.OptionError) as refusal:
         topology.run(workers=1, tail=Tail(tr.adaptive_timeout()))
     assert str(refusal.value) == (
-        "no root may be replayed while it is under way: replay=adaptive_timeout s: count (stateful): "
+        "no root may be hedged: hedge=adaptive_timeout s: count (stateful): "
         "could these operators do without state, or do it all twice?"
     )
 

@@ -128,7 +128,7 @@ def asked_to_pass_a_barrier(desk: Desk) -> None:
 
 
 def hedging(desk: Desk) -> None:
-    desk.task.handle(Techniques(Tail(replay=adaptive_timeout())))
+    desk.task.handle(Techniques(Tail(hedge=adaptive_timeout())))
 
 
 @pytest.mark.parametrize("reason", [no_room, drained, asked_to_pass_a_barrier, hedging])

@@ -1,4 +1,4 @@
-"""Each replay rule keeps the law and does what its name says; ``check_replay`` finds those that do not."""
+"""Each replay rule keeps the law and does what its name says; ``check_hedge_rule`` finds those that do not."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from tailrace.clock import MILLISECOND_NS as MS
 from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError
-from tailrace.policy import ReplayRule, adaptive_timeout, du_timeout, fixed_timeout, replicate
+from tailrace.policy import HedgeRule, adaptive_timeout, du_timeout, fixed_timeout, replicate
 from tailrace.policy.hedging.adaptive import algorithm_1
 from tailrace.policy.hedging.budget import Limits
 from tailrace.policy.hedging.latencies import FEWEST, UNSEEN, Latencies
-from tailrace.policy.hedging.timeouts import TimedReplayer
-from tailrace.testing import check_replay
+from tailrace.policy.hedging.timeouts import TimedHedger
+from tailrace.testing import check_hedge_rule
 
-ALL: list[ReplayRule] = [
+ALL: list[HedgeRule] = [
     adaptive_timeout(),
     adaptive_timeout(budget=0.01, gate=0.5),
     adaptive_timeout(budget=None, gate=None),
@@ -33,8 +33,8 @@ ALL: list[ReplayRule] = [
 
 
 @pytest.mark.parametrize("rule", ALL, ids=str)
-def test_the_law_of_replay_rules(rule: ReplayRule) -> None:
-    check_replay(rule, roots=2_500, seeds=(0,))
+def test_the_law_of_replay_rules(rule: HedgeRule) -> None:
+    check_hedge_rule(rule, roots=2_500, seeds=(0,))
 
 
 # -- rules that break it
@@ -44,47 +44,47 @@ def test_the_law_of_replay_rules(rule: ReplayRule) -> None:
 class Broken:
     """Fixed timeouts with one thing changed."""
 
-    change: Callable[[TimedReplayer], None]
+    change: Callable[[TimedHedger], None]
     limits: Limits = field(default_factory=lambda: Limits(None, None))
     budget: float | None = None
     name: str = "broken"
     cancels: bool = True
 
-    def bind(self, rng: Random) -> TimedReplayer:
-        replayer = TimedReplayer(5 * MS, self.limits)
-        self.change(replayer)
-        return replayer
+    def bind(self, rng: Random) -> TimedHedger:
+        hedger = TimedHedger(5 * MS, self.limits)
+        self.change(hedger)
+        return hedger
 
 
-def due(change: Callable[[Sequence[int], int], Sequence[int]]) -> Callable[[TimedReplayer], None]:
-    def changed(replayer: TimedReplayer) -> None:
-        before = replayer.due
-        replayer.due = lambda now_ns: change(before(now_ns), now_ns)  # type: ignore[method-assign]
+def due(change: Callable[[Sequence[int], int], Sequence[int]]) -> Callable[[TimedHedger], None]:
+    def changed(hedger: TimedHedger) -> None:
+        before = hedger.due
+        hedger.due = lambda now_ns: change(before(now_ns), now_ns)  # type: ignore[method-assign]
 
     return changed
 
 
-def early(replayer: TimedReplayer) -> None:
-    replayer.wake_ns = lambda: 10**12  # type: ignore[method-assign]
+def early(hedger: TimedHedger) -> None:
+    hedger.wake_ns = lambda: 10**12  # type: ignore[method-assign]
 
 
-def never_passes(replayer: TimedReplayer) -> None:
-    wake_ns = replayer.wake_ns
-    replayer.wake_ns = lambda: None if wake_ns() is None else 3 * MS + 7  # type: ignore[method-assign]
+def never_passes(hedger: TimedHedger) -> None:
+    wake_ns = hedger.wake_ns
+    hedger.wake_ns = lambda: None if wake_ns() is None else 3 * MS + 7  # type: ignore[method-assign]
 
 
 shared: list[int] = []
 
 
-def shares(replayer: TimedReplayer) -> None:
-    emitted = replayer.emitted
+def shares(hedger: TimedHedger) -> None:
+    emitted = hedger.emitted
 
     def count(root: int, now_ns: int) -> None:
         shared.append(root)
-        replayer.timeout_ns = 5 * MS + len(shared)
+        hedger.timeout_ns = 5 * MS + len(shared)
         emitted(root, now_ns)
 
-    replayer.emitted = count  # type: ignore[method-assign]
+    hedger.emitted = count  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def shares(replayer: TimedReplayer) -> None:
     ],
 )
 def test_the_kit_finds_rules_that_break_the_law(rule: Broken, law: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tailrace.testing.replay.cloudpickle.loads", lambda _: rule)  # values are not the matter here
+    monkeypatch.setattr("tailrace.testing.hedging.cloudpickle.loads", lambda _: rule)  # values are not the matter here
     with pytest.raises(AssertionError, match=f"{law}: rule=broken"):
-        check_replay(rule, roots=2_500)
+        check_hedge_rule(rule, roots=2_500)
 
 
 def test_a_rule_that_hedges_by_hash_is_found() -> None:
@@ -114,11 +114,11 @@ def test_a_rule_that_hedges_by_hash_is_found() -> None:
         cancels: bool = True
         budget: float | None = None
 
-        def bind(self, rng: Random) -> TimedReplayer:
-            return TimedReplayer(MS + hash("x") % (40 * MS), Limits(None, None))
+        def bind(self, rng: Random) -> TimedHedger:
+            return TimedHedger(MS + hash("x") % (40 * MS), Limits(None, None))
 
     with pytest.raises(AssertionError, match="equal hedges in any process: rule=by_hash"):
-        check_replay(ByHash(), seeds=(0,))
+        check_hedge_rule(ByHash(), seeds=(0,))
 
 
 # -- what each rule says
@@ -130,133 +130,133 @@ def test_algorithm_1_is_the_papers() -> None:
     assert algorithm_1(10, 11, 20, 22) == 22
 
 
-def lucky(replayer: TimedReplayer) -> TimedReplayer:
+def lucky(hedger: TimedHedger) -> TimedHedger:
     """Most of its hedges have been first."""
     for _ in range(30):
-        replayer.budget.completed(hedges=1, won=True)
-    return replayer
+        hedger.budget.completed(hedges=1, won=True)
+    return hedger
 
 
 def test_a_fixed_timeout_is_exact_and_counts_from_the_first_emission() -> None:
-    replayer = fixed_timeout(5).bind(Random(0))
-    replayer.emitted(7, 100)
-    assert replayer.wake_ns() == 100 + 5 * MS + 1
-    assert not replayer.due(100 + 5 * MS)
-    assert replayer.due(100 + 5 * MS + 1) == [7]
-    assert replayer.wake_ns() is None
-    replayer.emitted(7, 200 * MS)  # after a loss
-    assert not replayer.due(300 * MS), "a root is hedged once, as long as nobody knows who is first"
+    hedger = fixed_timeout(5).bind(Random(0))
+    hedger.emitted(7, 100)
+    assert hedger.wake_ns() == 100 + 5 * MS + 1
+    assert not hedger.due(100 + 5 * MS)
+    assert hedger.due(100 + 5 * MS + 1) == [7]
+    assert hedger.wake_ns() is None
+    hedger.emitted(7, 200 * MS)  # after a loss
+    assert not hedger.due(300 * MS), "a root is hedged once, as long as nobody knows who is first"
 
 
 def test_a_hedge_that_is_late_itself_is_hedged_once_more_where_most_are_first() -> None:
-    replayer = lucky(fixed_timeout(5).bind(Random(0)))
-    replayer.emitted(7, 0)
-    replayer.emitted(8, 8 * MS)
-    assert replayer.due(6 * MS) == [7]
-    assert replayer.wake_ns() == 11 * MS + 1, "a timeout behind the hedge, which is sooner than the other root's"
-    assert not replayer.due(11 * MS)
-    assert replayer.due(11 * MS + 1) == [7]
-    assert replayer.due(20 * MS) == [8]
-    assert replayer.due(90 * MS) == [8], "and nobody gets a third"
-    assert replayer.wake_ns() is None
-    replayer.completed(7, 95 * MS, hedge=True)
-    replayer.completed(8, 99 * MS, hedge=False)
+    hedger = lucky(fixed_timeout(5).bind(Random(0)))
+    hedger.emitted(7, 0)
+    hedger.emitted(8, 8 * MS)
+    assert hedger.due(6 * MS) == [7]
+    assert hedger.wake_ns() == 11 * MS + 1, "a timeout behind the hedge, which is sooner than the other root's"
+    assert not hedger.due(11 * MS)
+    assert hedger.due(11 * MS + 1) == [7]
+    assert hedger.due(20 * MS) == [8]
+    assert hedger.due(90 * MS) == [8], "and nobody gets a third"
+    assert hedger.wake_ns() is None
+    hedger.completed(7, 95 * MS, hedge=True)
+    hedger.completed(8, 99 * MS, hedge=False)
 
 
 def test_a_hedge_that_a_loss_has_taken_is_late_from_the_next_emission_on() -> None:
-    replayer = lucky(fixed_timeout(5).bind(Random(0)))
-    replayer.emitted(7, 0)
-    assert replayer.due(6 * MS) == [7]
-    replayer.emitted(7, 9 * MS)
-    assert replayer.wake_ns() == 14 * MS + 1 and replayer.due(14 * MS + 1) == [7]
-    replayer.emitted(7, 20 * MS)
-    assert replayer.wake_ns() is None and not replayer.due(90 * MS)
+    hedger = lucky(fixed_timeout(5).bind(Random(0)))
+    hedger.emitted(7, 0)
+    assert hedger.due(6 * MS) == [7]
+    hedger.emitted(7, 9 * MS)
+    assert hedger.wake_ns() == 14 * MS + 1 and hedger.due(14 * MS + 1) == [7]
+    hedger.emitted(7, 20 * MS)
+    assert hedger.wake_ns() is None and not hedger.due(90 * MS)
 
 
 def test_late_roots_without_a_hedge_come_first() -> None:
-    replayer = lucky(fixed_timeout(5, budget=0.1).bind(Random(0)))
+    hedger = lucky(fixed_timeout(5, budget=0.1).bind(Random(0)))
     for root in range(11):
-        replayer.emitted(root, 0)
-        replayer.executed(MS, False)
-        replayer.completed(root, MS, False)
-    replayer.emitted(20, 10 * MS)
-    assert replayer.due(16 * MS) == [20]
-    replayer.emitted(21, 20 * MS)
-    assert not replayer.due(30 * MS), "both are late, and there is no money"
+        hedger.emitted(root, 0)
+        hedger.executed(MS, False)
+        hedger.completed(root, MS, False)
+    hedger.emitted(20, 10 * MS)
+    assert hedger.due(16 * MS) == [20]
+    hedger.emitted(21, 20 * MS)
+    assert not hedger.due(30 * MS), "both are late, and there is no money"
     for root in range(30, 41):
-        replayer.emitted(root, 30 * MS)
-        replayer.executed(MS, False)
-        replayer.completed(root, 30 * MS, False)
-    assert replayer.due(31 * MS) == [21]
+        hedger.emitted(root, 30 * MS)
+        hedger.executed(MS, False)
+        hedger.completed(root, 30 * MS, False)
+    assert hedger.due(31 * MS) == [21]
 
 
-def run_period(replayer: TimedReplayer, latencies_ms: Sequence[float], hedge: bool = False, from_ns: int = 0) -> None:
+def run_period(hedger: TimedHedger, latencies_ms: Sequence[float], hedge: bool = False, from_ns: int = 0) -> None:
     """A second in which roots take so long, one after the other."""
-    replayer.due(from_ns)
+    hedger.due(from_ns)
     for root, latency in enumerate(latencies_ms):
-        replayer.emitted(root, from_ns)
-        replayer.executed(MS, False)
-        replayer.completed(root, from_ns + round(latency * MS), hedge)
-    replayer.due(from_ns + SECOND_NS)
+        hedger.emitted(root, from_ns)
+        hedger.executed(MS, False)
+        hedger.completed(root, from_ns + round(latency * MS), hedge)
+    hedger.due(from_ns + SECOND_NS)
 
 
 def test_without_a_budget_the_timeout_is_algorithm_1s() -> None:
-    replayer = adaptive_timeout(budget=None, gate=None).bind(Random(0))
-    run_period(replayer, [1.0] * 950 + [10.0] * 50)
-    assert replayer.timeout_ns == MS
-    replayer = adaptive_timeout(budget=None, gate=None).bind(Random(0))
-    run_period(replayer, [float(n) for n in range(1, 1001)])
-    assert replayer.timeout_ns == 999 * MS
+    hedger = adaptive_timeout(budget=None, gate=None).bind(Random(0))
+    run_period(hedger, [1.0] * 950 + [10.0] * 50)
+    assert hedger.timeout_ns == MS
+    hedger = adaptive_timeout(budget=None, gate=None).bind(Random(0))
+    run_period(hedger, [float(n) for n in range(1, 1001)])
+    assert hedger.timeout_ns == 999 * MS
 
 
 def test_with_a_budget_the_timeout_is_what_the_budget_can_pay_for() -> None:
-    replayer = adaptive_timeout(budget=0.03).bind(Random(0))
-    run_period(replayer, [float(n) for n in range(1, 1001)])
-    assert replayer.timeout_ns == 970 * MS, "a hedge is taken to cost a root's work"
-    replayer = adaptive_timeout(budget=0.5).bind(Random(0))
-    run_period(replayer, [float(n) for n in range(1, 1001)])
-    assert replayer.timeout_ns == 900 * MS, "nine in ten, if that is sooner than twice the median"
-    replayer = adaptive_timeout(budget=0.5).bind(Random(0))
-    run_period(replayer, [2.0] * 850 + [50.0 + n for n in range(150)])
-    assert replayer.timeout_ns == 4 * MS, "more than a tenth waits behind something: p90 says for how long"
-    replayer = adaptive_timeout(budget=0.05).bind(Random(0))
-    run_period(replayer, [2.0] * 510 + [50.0 + n for n in range(90)])
-    assert replayer.timeout_ns == 109 * MS, "the budget pays for one in twenty"
+    hedger = adaptive_timeout(budget=0.03).bind(Random(0))
+    run_period(hedger, [float(n) for n in range(1, 1001)])
+    assert hedger.timeout_ns == 970 * MS, "a hedge is taken to cost a root's work"
+    hedger = adaptive_timeout(budget=0.5).bind(Random(0))
+    run_period(hedger, [float(n) for n in range(1, 1001)])
+    assert hedger.timeout_ns == 900 * MS, "nine in ten, if that is sooner than twice the median"
+    hedger = adaptive_timeout(budget=0.5).bind(Random(0))
+    run_period(hedger, [2.0] * 850 + [50.0 + n for n in range(150)])
+    assert hedger.timeout_ns == 4 * MS, "more than a tenth waits behind something: p90 says for how long"
+    hedger = adaptive_timeout(budget=0.05).bind(Random(0))
+    run_period(hedger, [2.0] * 510 + [50.0 + n for n in range(90)])
+    assert hedger.timeout_ns == 109 * MS, "the budget pays for one in twenty"
 
 
 @pytest.mark.parametrize("won", [True, False])
 def test_a_budget_that_is_left_over_is_tried_on_twice_as_many_where_hedges_win(won: bool) -> None:
-    replayer = adaptive_timeout(budget=0.05).bind(Random(0))
+    hedger = adaptive_timeout(budget=0.05).bind(Random(0))
     late = [2.0] * 850 + [50.0 + n for n in range(150)]
-    run_period(replayer, late)
-    assert replayer.timeout_ns == 149 * MS, "it is not known yet whether they win"
+    run_period(hedger, late)
+    assert hedger.timeout_ns == 149 * MS, "it is not known yet whether they win"
     for _ in range(30):
-        replayer.budget.completed(hedges=1, won=won)
-    run_period(replayer, late, from_ns=SECOND_NS)
-    assert (replayer.timeout_ns < 110 * MS) == won
+        hedger.budget.completed(hedges=1, won=won)
+    run_period(hedger, late, from_ns=SECOND_NS)
+    assert (hedger.timeout_ns < 110 * MS) == won
     for _ in range(50):
-        replayer.budget.spend()
-        replayer.budget.executed(MS, True)
-    run_period(replayer, late, from_ns=2 * SECOND_NS)
-    assert replayer.timeout_ns > 140 * MS, "it was not left over"
+        hedger.budget.spend()
+        hedger.budget.executed(MS, True)
+    run_period(hedger, late, from_ns=2 * SECOND_NS)
+    assert hedger.timeout_ns > 140 * MS, "it was not left over"
 
 
 def test_nothing_is_hedged_before_there_are_latencies_work_and_room() -> None:
-    replayer = adaptive_timeout().bind(Random(0))
-    replayer.emitted(10_000, 0)
-    run_period(replayer, [1.0] * 1_000)
-    assert not replayer.due(2 * SECOND_NS), "nobody has said how busy tasks are"
-    replayer.observed(0.3, 2 * SECOND_NS)
-    assert replayer.due(2 * SECOND_NS) == [10_000]
+    hedger = adaptive_timeout().bind(Random(0))
+    hedger.emitted(10_000, 0)
+    run_period(hedger, [1.0] * 1_000)
+    assert not hedger.due(2 * SECOND_NS), "nobody has said how busy tasks are"
+    hedger.observed(0.3, 2 * SECOND_NS)
+    assert hedger.due(2 * SECOND_NS) == [10_000]
 
 
 def test_replication_draws_its_share_and_asks_the_budget() -> None:
-    replayer = replicate(0.2).bind(Random(1))
+    hedger = replicate(0.2).bind(Random(1))
     copies = 0
     for root in range(5_000):
-        replayer.emitted(root, root)
-        copies += len(replayer.due(root))
-        assert not replayer.due(root)
+        hedger.emitted(root, root)
+        copies += len(hedger.due(root))
+        assert not hedger.due(root)
     assert copies == pytest.approx(1_000, abs=100)
     poor = replicate(1.0, budget=0.1).bind(Random(1))
     poor.emitted(0, 0)
@@ -264,23 +264,23 @@ def test_replication_draws_its_share_and_asks_the_budget() -> None:
 
 
 def test_the_papers_timers_fire_between_one_timeout_and_two() -> None:
-    replayer = du_timeout().bind(Random(0))
-    replayer.due(0)
+    hedger = du_timeout().bind(Random(0))
+    hedger.due(0)
     for root in range(1_000):
-        replayer.emitted(root, root * MS)
-        replayer.completed(root, (root + 10) * MS, False)
-    replayer.due(SECOND_NS + 10 * MS)  # p90, p95, p99 and p99.9 are all 10 ms; the buckets turn
+        hedger.emitted(root, root * MS)
+        hedger.completed(root, (root + 10) * MS, False)
+    hedger.due(SECOND_NS + 10 * MS)  # p90, p95, p99 and p99.9 are all 10 ms; the buckets turn
     ages = []
     now_ns, root = SECOND_NS + 11 * MS, 1_000
     while root < 1_200:
-        replayer.emitted(root, now_ns)
+        hedger.emitted(root, now_ns)
         born = {root: now_ns}
-        while not (found := replayer.due(now_ns)):
-            now_ns = replayer.wake_ns() or 0
+        while not (found := hedger.due(now_ns)):
+            now_ns = hedger.wake_ns() or 0
         assert found == [root], found
         ages.append(now_ns - born[root])
         now_ns += 10 * MS
-        replayer.completed(root, now_ns, True)
+        hedger.completed(root, now_ns, True)
         root += 1
         now_ns += (root * 7 % 10) * MS
     assert min(ages) >= 10 * MS
@@ -290,20 +290,20 @@ def test_the_papers_timers_fire_between_one_timeout_and_two() -> None:
 
 def test_the_papers_estimate_feeds_on_replays() -> None:
     """A root that took 500 ms counts as 1 ms, because it was complete 1 ms after its replay."""
-    replayer = du_timeout().bind(Random(0))
-    replayer.due(0)
+    hedger = du_timeout().bind(Random(0))
+    hedger.due(0)
     for root in range(100):
-        replayer.emitted(root, 0)
-        replayer.completed(root, 10 * MS, False)
-    replayer.due(SECOND_NS)
-    replayer.emitted(1_000, SECOND_NS + MS)
-    assert not replayer.due(SECOND_NS + 10 * MS)
-    assert replayer.due(SECOND_NS + 501 * MS) == [1_000]
-    replayer.completed(1_000, SECOND_NS + 502 * MS, True)
-    replayer.due(2 * SECOND_NS)
-    assert replayer.wake_ns() is None
-    replayer.emitted(1_001, 2 * SECOND_NS)
-    assert replayer.wake_ns() == 2 * SECOND_NS + MS
+        hedger.emitted(root, 0)
+        hedger.completed(root, 10 * MS, False)
+    hedger.due(SECOND_NS)
+    hedger.emitted(1_000, SECOND_NS + MS)
+    assert not hedger.due(SECOND_NS + 10 * MS)
+    assert hedger.due(SECOND_NS + 501 * MS) == [1_000]
+    hedger.completed(1_000, SECOND_NS + 502 * MS, True)
+    hedger.due(2 * SECOND_NS)
+    assert hedger.wake_ns() is None
+    hedger.emitted(1_001, 2 * SECOND_NS)
+    assert hedger.wake_ns() == 2 * SECOND_NS + MS
 
 
 @pytest.mark.parametrize(

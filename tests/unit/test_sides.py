@@ -17,7 +17,7 @@ from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position, Techniques
 from tailrace.core.tasks.base import Task
-from tailrace.policy.hedging.api import MOST_HEDGES, ReplayRule
+from tailrace.policy.hedging.api import MOST_HEDGES, HedgeRule
 from tailrace.policy.hedging.disjoint_halves import DisjointHalves
 from tailrace.policy.techniques import PLAIN, Tail
 from tailrace.sim.faults.topologies import SimSink, SimSource
@@ -86,7 +86,7 @@ def test_it_is_done_where_at_most_one_tuple_of_a_root_can_pass() -> None:
     assert {ends for ends, one in ends if not one} == {("d", "e"), ("e", "u"), ("u", "v"), ("v", "out")}
 
 
-def _sender(number: int, rule: ReplayRule | None) -> Task:
+def _sender(number: int, rule: HedgeRule | None) -> Task:
     """One of the tasks of the first operator."""
     plan = _plan()
     around = Surroundings(plan, 0, 1, LedgerLimits(3, 1_000), ManualClock(1), Random(number), tail=Tail(rule))

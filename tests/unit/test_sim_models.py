@@ -168,7 +168,7 @@ def test_the_command_compares_and_writes(tmp_path: Path) -> None:
     [
         (["--policy", "osgg"], "unknown policy: policy=osgg: did you mean osg?\n"),
         (["--json", "/no/such/file"], "no such folder: /no/such"),
-        (["--replay", "soon"], "unknown replay rule: replay=soon: did you mean one of adaptive_timeout, du_timeout"),
+        (["--replay", "soon"], "unknown hedging rule: hedge=soon: did you mean one of adaptive_timeout, du_timeout"),
     ],
 )
 def test_the_command_says_what_is_wrong(arguments: list[str], text: str) -> None:

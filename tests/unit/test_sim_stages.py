@@ -30,8 +30,8 @@ from tailrace.sim import (
     StageReport,
     Stalls,
     grow,
+    named_hedge,
     named_policy,
-    named_replay,
     parse_model,
     read_model,
     render_comparison,
@@ -151,8 +151,8 @@ def test_what_is_wrong_with_a_forest_is_said(change: dict[str, Any], text: str) 
 
 def test_names() -> None:
     assert named_policy("local").name == "local"
-    with pytest.raises(OptionError, match="unknown replay rule: replay=soon"):
-        named_replay("soon")
+    with pytest.raises(OptionError, match="unknown hedging rule: hedge=soon"):
+        named_hedge("soon")
 
 
 # -- what is shown
@@ -161,7 +161,7 @@ def test_names() -> None:
 def test_stages_and_hedges_are_shown() -> None:
     stages = (StageReport("a", (3, 1), (20, 30), [10_000_000]), StageReport("b", (4,), (40,), []))
     plain = Report("shuffle", 0, [0, 10], [20, 40], [20, 30], (3, 1, 4), (20, 30, 40), 7, stages)
-    hedged = replace(plain, replay="soon", hedges=3, hedges_won=1, cancelled=2, extra_work=0.125)
+    hedged = replace(plain, hedge="soon", hedges=3, hedges_won=1, cancelled=2, extra_work=0.125)
     lines = render_comparison([plain, hedged]).splitlines()
     assert lines[0].split()[-4:] == ["hedges", "won", "extra", "work"]
     assert lines[2].startswith("shuffle + soon ") and lines[2].split()[-3:] == ["3", "1", "12.5%"]

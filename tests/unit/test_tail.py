@@ -14,7 +14,7 @@ from tailrace.core.protocol.coordinator import Coordinator, CoordinatorLimits
 from tailrace.core.protocol.messages import Assign, Command, Ready, Registered, Send, Techniques
 from tailrace.runtime.options import RunSettings
 
-HEDGING = tr.Tail(replay=tr.fixed_timeout(20))
+HEDGING = tr.Tail(hedge=tr.fixed_timeout(20))
 LIMITS = CoordinatorLimits(10**9, 10**10, 10**8, 10**8, 10**9, 3)
 
 
@@ -22,16 +22,16 @@ LIMITS = CoordinatorLimits(10**9, 10**10, 10**8, 10**8, 10**9, 3)
     ("make", "text"),
     [
         (
-            lambda: tr.Tail(replay=tr.adaptive_timeout),  # type: ignore[arg-type]
-            "not a replay rule: replay=<function adaptive_timeout",
+            lambda: tr.Tail(hedge=tr.adaptive_timeout),  # type: ignore[arg-type]
+            "not a hedging rule: hedge=<function adaptive_timeout",
         ),
-        (lambda: tr.Tail(replay="soon"), "not a replay rule: replay='soon': did you mean adaptive_timeout()?"),  # type: ignore[arg-type]
-        (lambda: RunSettings.of({"tail": 5}), "not a tail: tail=5: did you mean Tail(replay=…)?"),
+        (lambda: tr.Tail(hedge="soon"), "not a hedging rule: hedge='soon': did you mean adaptive_timeout()?"),  # type: ignore[arg-type]
+        (lambda: RunSettings.of({"tail": 5}), "not a tail: tail=5: did you mean Tail(hedge=…)?"),
         (lambda: tr.Tail().changed({"reply": None}), "unknown technique: reply=…: did you mean replay=…?"),  # type: ignore[typeddict-unknown-key]
         (lambda: tr.Tail(reply=None), "unknown technique: reply=…: did you mean replay=…?"),  # type: ignore[call-arg]
         (
             lambda: tr.Tail(colour=None),  # type: ignore[call-arg]
-            "unknown technique: colour=…: did you mean one of replay=…, shared_queues=…, send=…?",
+            "unknown technique: colour=…: did you mean one of hedge=…, shared_queues=…, send=…, replay=…?",
         ),
         (
             lambda: tr.Tail(shared_queues="cluster"),
@@ -54,7 +54,17 @@ def test_what_makes_no_sense_is_refused(make: Any, text: str) -> None:
 def test_techniques_are_shown_by_name() -> None:
     assert HEDGING.names()["replay"] == "fixed_timeout"
     assert set(tr.Tail().names().values()) == {None}
-    assert HEDGING.changed({}) == HEDGING and HEDGING.changed({"replay": None}) == tr.Tail()
+    assert HEDGING.changed({}) == HEDGING and HEDGING.changed({"hedge": None}) == tr.Tail()
+
+
+def test_replay_is_another_name_of_hedge() -> None:
+    rule = tr.fixed_timeout(20)
+    assert tr.Tail(replay=rule) == HEDGING and HEDGING.replay == rule
+    assert tr.Tail().changed({"replay": rule}) == HEDGING and HEDGING.changed({"replay": None}) == tr.Tail()
+    with pytest.raises(tr.OptionError, match=r"a technique is given twice: hedge=… replay=…"):
+        HEDGING.changed({"replay": rule, "hedge": None})
+    with pytest.raises(tr.OptionError, match=r"a technique is given twice: hedge=… replay=…"):
+        tr.Tail(hedge=rule, replay=rule)
 
 
 def _told(commands: list[Command]) -> list[tuple[int, tr.Tail]]:
@@ -84,13 +94,14 @@ def test_a_worker_that_starts_after_a_switch_is_assigned_what_is_on() -> None:
     assert _told(coordinator.handle(Ready(0, 1), 0)) == []
 
 
-def test_a_rule_on_the_command_line_that_is_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--hedge", "--replay"])
+def test_a_rule_on_the_command_line_that_is_none(tmp_path: Path, option: str) -> None:
     file = tmp_path / "topology.py"
     file.write_text(
         "import tailrace as tr\n"
         "topology = tr.Topology('t')\n"
         "topology.source('s', tr.from_iterable(range(3))).sink('out', tr.to_list())\n"
     )
-    done = CliRunner().invoke(main, ["run", str(file), "--host", "process", "--replay", "soon"])
+    done = CliRunner().invoke(main, ["run", str(file), "--host", "process", option, "soon"])
     assert done.exit_code == 1
-    assert "unknown replay rule: replay=soon: did you mean one of adaptive_timeout" in done.output
+    assert "unknown hedging rule: hedge=soon: did you mean one of adaptive_timeout" in done.output

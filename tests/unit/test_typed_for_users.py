@@ -125,7 +125,7 @@ words.sink("class", tr.to_call(Count))
 words.sink("jsonl", tr.to_jsonl("rows/"))
 words.sink("parquet", tr.to_parquet("rows/", schema="word string", compression="zstd"))
 
-with start(topology, workers=2, checkpoint="state/", tail=tr.Tail(replay=tr.adaptive_timeout())) as run:
+with start(topology, workers=2, checkpoint="state/", tail=tr.Tail(hedge=tr.adaptive_timeout())) as run:
     assert_type(run, tr.Run)
     print(run.id, run.isActive, run.awaitTermination(1), run.lastProgress["latencyMs"]["complete"])
     print(run.tail(shared_queues="worker", send=None).names(), run.exception())

@@ -24,7 +24,7 @@ from tailrace.cli import common
 from tailrace.cli.common import SPARE_SLOTS, Conf, conf_option, errors_for_people, host_option, master_option
 from tailrace.dashboard import follow, render_summary
 from tailrace.errors import did_you_mean
-from tailrace.policy.hedging.by_name import named_replay
+from tailrace.policy.hedging.by_name import named_hedge
 from tailrace.policy.send_order.by_name import named_send
 from tailrace.policy.techniques import PLAIN, checked_scope
 from tailrace.signals import terminable
@@ -61,7 +61,10 @@ FILE_MODULE = "__tailrace_file__"  # no module that workers could import: what t
     help="Write down here what every tuple did, for tailrace sim --trace.",
 )
 @click.option(
-    "--replay", metavar="RULE", help="Send late records once more: adaptive_timeout, fixed_timeout=MS, replicate=SHARE."
+    "--hedge",
+    "--replay",
+    metavar="RULE",
+    help="Send late records once more: adaptive_timeout, fixed_timeout=MS, replicate=SHARE.",
 )
 @click.option(
     "--shared-queues",
@@ -80,7 +83,7 @@ def run(
     checkpoint: str | None,
     state: str | None,
     record: str | None,
-    replay: str | None,
+    hedge: str | None,
     shared_queues: str | None,
     send: str | None,
     metrics_port: int | None,
@@ -111,7 +114,7 @@ def run(
             stack.enter_context(redirect_stdout(sys.stderr))  # what workers print must not get between the lines
         slots = workers + SPARE_SLOTS if workers is not None else None
         spark = stack.enter_context(common.session(host, master, conf, slots))
-        rule = None if replay is None else named_replay(replay)
+        rule = None if hedge is None else named_hedge(hedge)
         scheduler = None if send is None else named_send(send)
         scope = None if shared_queues is None else checked_scope(shared_queues)
         chosen = Tail(rule, scope, scheduler)

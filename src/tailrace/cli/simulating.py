@@ -35,6 +35,7 @@ from tailrace.cli.common import check_folder_of, errors_for_people, write_figure
     help="May be repeated; speed-ups are over the first.  [default: shuffle, osg, least_work, pull]",
 )
 @click.option(
+    "--hedge",
     "--replay",
     metavar="RULE",
     help="Emit late roots again: adaptive_timeout, du_timeout, fixed_timeout=MS or replicate=SHARE.  [default: none]",
@@ -52,7 +53,7 @@ def what_if(
     trace: Path | None,
     edges: tuple[str, ...],
     policies: tuple[str, ...],
-    replay: str | None,
+    hedge: str | None,
     seed: int,
     json_file: Path | None,
     plots: Path | None,
@@ -62,7 +63,7 @@ def what_if(
     \b
       tailrace sim model.toml
       tailrace sim model.toml --policy shuffle --policy osg --policy pull --json reports.json --plots plots/
-      tailrace sim model.toml --policy shuffle --replay adaptive_timeout
+      tailrace sim model.toml --policy shuffle --hedge adaptive_timeout
       tailrace sim --trace DIR --policy osg --policy pull
 
     A model says how tuples arrive, what they cost, and what tasks, nodes and links there are: see docs/what-if.md.
@@ -74,28 +75,28 @@ def what_if(
         raise click.UsageError("a model or a trace, one of the two; did you mean tailrace sim --trace DIR?")
     if edges and trace is None:
         raise click.BadParameter("only a trace has edges to choose from", param_hint="--edge")
-    if replay and trace is not None:
-        raise click.BadParameter("a trace cannot say how long a tuple takes the second time", param_hint="--replay")
+    if hedge and trace is not None:
+        raise click.BadParameter("a trace cannot say how long a tuple takes the second time", param_hint="--hedge")
     from tailrace.chart import render_chart
     from tailrace.sim import (
         backlog_chart,
         latency_chart,
+        named_hedge,
         named_policy,
-        named_replay,
         read_model,
         render_comparison,
         simulate,
     )
 
     with errors_for_people():
-        rule = None if replay is None else named_replay(replay)
+        rule = None if hedge is None else named_hedge(hedge)
         if trace is not None:
             reports = _play(trace, edges, policies or ("osg", "least_work", "pull"), seed)
         else:
             assert file is not None
             model = read_model(file)
             groupings = [named_policy(name) for name in policies or ("shuffle", "osg", "least_work", "pull")]
-            reports = [simulate(model, grouping, replay=rule, seed=seed) for grouping in groupings]
+            reports = [simulate(model, grouping, hedge=rule, seed=seed) for grouping in groupings]
     click.echo(render_comparison(reports))
     write_figures(json_file, [report.to_json() for report in reports])
     if plots is not None:

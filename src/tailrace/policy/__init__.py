@@ -18,7 +18,7 @@ from tailrace.policy.groupings.pull.grouping import Pull, pull
 from tailrace.policy.groupings.shuffle import Shuffle, shuffle
 from tailrace.policy.hashing import stable_hash
 from tailrace.policy.hedging.adaptive import AdaptiveTimeout, adaptive_timeout
-from tailrace.policy.hedging.api import Replayer, ReplayRule
+from tailrace.policy.hedging.api import Hedger, HedgeRule, ReplayRule
 from tailrace.policy.hedging.du import DuTimeout, du_timeout
 from tailrace.policy.hedging.fixed import FixedTimeout, fixed_timeout
 from tailrace.policy.hedging.replicate import Replicate, replicate
@@ -50,6 +50,8 @@ __all__ = [
     "FlinkScan",
     "FullKnowledge",
     "Grouping",
+    "HedgeRule",
+    "Hedger",
     "LargestBacklogFirst",
     "LargestWorkFirst",
     "LatencyBalanced",
@@ -69,7 +71,6 @@ __all__ = [
     "QueueScope",
     "Receiver",
     "ReplayRule",
-    "Replayer",
     "Replicate",
     "RoundRobin",
     "RoundRobinPlacement",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeGuard
 
 from tailrace.errors import OptionError, refuse_unknown, shorten
-from tailrace.policy.hedging.api import ReplayRule
+from tailrace.policy.hedging.api import HedgeRule
 from tailrace.policy.send_order.api import SendScheduler
 
 QueueScope = Literal["worker", "node"]
@@ -19,8 +21,11 @@ NODE: Final = "node"
 class Techniques(TypedDict, total=False):
     """What ``Tail`` and ``run.tail`` take. ``None`` switches a technique off."""
 
-    replay: ReplayRule | None
+    hedge: HedgeRule | None
     """Which late roots are emitted once more, as a hedge."""
+
+    replay: HedgeRule | None
+    """Another name of ``hedge``."""
 
     shared_queues: QueueScope | None
     """Whose tasks of an operator draw from one queue: those of a worker, or those of all workers of a node."""
@@ -34,32 +39,43 @@ class Tail:
     """The techniques against the latency tail that are on. Each is off unless it is given.
 
     Args:
-        replay: which late roots are emitted once more, as a hedge: ``adaptive_timeout()``, ``fixed_timeout(ms)``, …
+        hedge: which late roots are emitted once more, as a hedge: ``adaptive_timeout()``, ``fixed_timeout(ms)``, …
+            ``replay=`` is another name of it.
         shared_queues: whose tasks of an operator draw from one queue: those of a ``"worker"``, or of a ``"node"``.
         send: which task of an operator in one worker sends next to other workers: ``lbf()``, ``round_robin()``, …
 
     Example:
-        >>> tr.Tail(replay=tr.adaptive_timeout(), shared_queues="worker").names()
+        >>> tr.Tail(hedge=tr.adaptive_timeout(), shared_queues="worker").names()
         {'replay': 'adaptive_timeout', 'shared_queues': 'worker', 'send': None}
     """
 
-    replay: ReplayRule | None = None
+    hedge: HedgeRule | None = None
     shared_queues: QueueScope | None = None
     send: SendScheduler | None = None
 
-    if not TYPE_CHECKING:  # type checkers see the dataclass's own signature
+    if TYPE_CHECKING:  # ``_checked`` does the same at run time
 
-        def __new__(cls, *rules: Any, **techniques: Any) -> Tail:
-            refuse_unknown("technique", techniques, _NAMES)
-            return super().__new__(cls)
+        def __init__(
+            self,
+            hedge: HedgeRule | None = None,
+            shared_queues: QueueScope | None = None,
+            send: SendScheduler | None = None,
+            *,
+            replay: HedgeRule | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
-        if self.replay is not None and not _is_replay_rule(self.replay):
-            raise OptionError(f"not a replay rule: replay={shorten(self.replay)}: did you mean adaptive_timeout()?")
+        if self.hedge is not None and not _is_hedge_rule(self.hedge):
+            raise OptionError(f"not a hedging rule: hedge={shorten(self.hedge)}: did you mean adaptive_timeout()?")
         if self.shared_queues is not None:
             checked_scope(self.shared_queues)
         if self.send is not None:
             _check_scheduler(self.send)
+
+    @property
+    def replay(self) -> HedgeRule | None:
+        """Another name of ``hedge``."""
+        return self.hedge
 
     def changed(self, techniques: Techniques) -> Tail:
         """The same techniques but for those given.
@@ -71,20 +87,43 @@ class Tail:
             >>> tr.Tail(shared_queues="worker").changed({"send": tr.lbf()}).names()
             {'replay': None, 'shared_queues': 'worker', 'send': 'lbf'}
         """
-        refuse_unknown("technique", techniques, _NAMES)
-        return replace(self, **techniques)
+        return replace(self, **_by_field(techniques))
 
     def names(self) -> dict[str, str | None]:
-        """Each technique, with the name of its rule; ``None`` if it is off.
+        """The name of each technique's rule, by the keys of a progress report; ``None`` if the technique is off.
 
         Example:
             >>> tr.Tail(send=tr.lbf()).names()
             {'replay': None, 'shared_queues': None, 'send': 'lbf'}
         """
-        return {name: _name(getattr(self, name)) for name in _NAMES}
+        return {"replay": _name(self.hedge), "shared_queues": self.shared_queues, "send": _name(self.send)}
 
 
-_NAMES = tuple(field.name for field in fields(Tail))
+_ALIASES = {"replay": "hedge"}
+_NAMES = (*(field.name for field in fields(Tail)), *_ALIASES)
+
+
+def _by_field(techniques: Mapping[str, Any]) -> dict[str, Any]:
+    """``techniques`` by the names of fields instead of their aliases."""
+    refuse_unknown("technique", techniques, _NAMES)
+    for alias, name in _ALIASES.items():
+        if alias in techniques and name in techniques:
+            raise OptionError(f"a technique is given twice: {name}=… {alias}=…: {alias} is another name of {name}")
+    return {_ALIASES.get(name, name): rule for name, rule in techniques.items()}
+
+
+def _checked(make: Callable[..., None]) -> Callable[..., None]:
+    """``Tail.__init__`` that takes aliases and says which name an unknown one is closest to."""
+
+    @wraps(make)
+    def checked(tail: Tail, *rules: Any, **techniques: Any) -> None:
+        make(tail, *rules, **_by_field(techniques))
+
+    return checked
+
+
+if not TYPE_CHECKING:
+    Tail.__init__ = _checked(Tail.__init__)
 
 
 def checked_scope(value: object) -> QueueScope:
@@ -98,7 +137,7 @@ def _is_scope(value: object) -> TypeGuard[QueueScope]:
     return value in (WORKER, NODE)
 
 
-def _is_replay_rule(rule: Any) -> bool:
+def _is_hedge_rule(rule: Any) -> bool:
     return not isinstance(rule, type) and all(hasattr(rule, part) for part in ("name", "cancels", "budget", "bind"))
 
 
@@ -114,7 +153,7 @@ def _check_scheduler(scheduler: Any) -> None:
 
 
 def _name(rule: Any) -> str | None:
-    return rule if rule is None or isinstance(rule, str) else str(rule.name)
+    return None if rule is None else str(rule.name)
 
 
 PLAIN = Tail()

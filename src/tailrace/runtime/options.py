@@ -74,7 +74,7 @@ class RunSettings:
                 continue
             if field.name == "tail":
                 if not isinstance(value, Tail):
-                    raise OptionError(f"not a tail: tail={shorten(value)}: did you mean Tail(replay=…)?")
+                    raise OptionError(f"not a tail: tail={shorten(value)}: did you mean Tail(hedge=…)?")
                 continue
             if field.name in ("ring", "plaintext"):
                 if not isinstance(value, bool):

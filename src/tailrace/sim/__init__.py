@@ -3,7 +3,7 @@
 ``simulate`` asks what a policy would do to a workload; ``tailrace.sim.faults`` asks whether anything is lost.
 """
 
-from tailrace.policy.hedging.by_name import named_replay
+from tailrace.policy.hedging.by_name import named_hedge
 from tailrace.sim.load.comparison import backlog_chart, latency_chart, render_comparison
 from tailrace.sim.load.forest import Forest, grow
 from tailrace.sim.load.models.arrivals import Paced, Poisson, Recorded
@@ -43,8 +43,8 @@ __all__ = [
     "backlog_chart",
     "grow",
     "latency_chart",
+    "named_hedge",
     "named_policy",
-    "named_replay",
     "parse_model",
     "read_model",
     "read_trace",

@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from tailrace.errors import OptionError, TopologyError, did_you_mean
-from tailrace.policy.hedging.by_name import named_replay
+from tailrace.policy.hedging.by_name import named_hedge
 from tailrace.policy.send_order.by_name import named_send
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.driver.run import HostedRun
@@ -31,7 +31,12 @@ run's secret does; ``spark.io.encryption.enabled`` is for its files."""
 
 logger = logging.getLogger("tailrace")
 
-TECHNIQUES: dict[str, Callable[[str], Any]] = {"replay": named_replay, "shared_queues": str, "send": named_send}
+TECHNIQUES: dict[str, Callable[[str], Any]] = {
+    "hedge": named_hedge,
+    "replay": named_hedge,
+    "shared_queues": str,
+    "send": named_send,
+}
 """How the Spark configuration writes down what is on in a ``Tail``."""
 
 CONNECT = "Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession?"

@@ -3,13 +3,17 @@
 from tailrace.testing.clock import ManualClock
 from tailrace.testing.connectors import check_sink, check_source
 from tailrace.testing.grouping import check_grouping
+from tailrace.testing.hedging import check_hedge_rule
 from tailrace.testing.placement import check_placement
-from tailrace.testing.replay import check_replay
 from tailrace.testing.scheduler import check_scheduler
+
+check_replay = check_hedge_rule
+"""Another name of it."""
 
 __all__ = [
     "ManualClock",
     "check_grouping",
+    "check_hedge_rule",
     "check_placement",
     "check_replay",
     "check_scheduler",

@@ -140,10 +140,10 @@ class Run(ABC):
             The techniques that are on now. Without arguments nothing changes.
 
         Example:
-            >>> run.tail(replay=tr.adaptive_timeout()).replay.name
+            >>> run.tail(hedge=tr.adaptive_timeout()).hedge.name
             'adaptive_timeout'
-            >>> run.tail(replay=None)
-            Tail(replay=None, shared_queues=None, send=None)
+            >>> run.tail(hedge=None)
+            Tail(hedge=None, shared_queues=None, send=None)
         """
 
     @abstractmethod

@@ -54,7 +54,7 @@ def simulated_run(workload: Workload, grouping: Grouping, *, workers: int, tail:
 def hedged_run(workload: Workload, *, workers: int, tail: Tail) -> Outcome:
     """What a live run would tell if hedging halved latencies where there is room, for a tenth more executions."""
     asked.append((workload.name, str(tail.names()["replay"]), workload.draw.seed))
-    roots, hedged = len(workload.due_ns), tail.replay is not None
+    roots, hedged = len(workload.due_ns), tail.hedge is not None
     took_ns = 1_000_000 if workload.draw.load > 0.5 else 4_000_000 if not hedged else 2_000_000
     executions = [Execution("work", 0, 0, 1, 0, 1)] * (roots + (roots // 10 if hedged else 0))
     return Outcome([took_ns] * roots, executions, {})

@@ -1,6 +1,6 @@
-"""Hedging: a source task emits late roots once more, as its replayer says. What comes of it is up to ``races``.
+"""Hedging: a source task emits late roots once more, as its hedger says. What comes of it is up to ``races``.
 
-What a replayer must be told about work is worked out from what all tasks together have done (``Load``), once a second,
+What a hedger must be told about work is worked out from what all tasks together have done (``Load``), once a second,
 and shared out evenly over roots and over hedges. Hedges are charged what those before them cost, and the difference
 when it is known what they did.
 """
@@ -16,7 +16,7 @@ from tailrace.core.protocol.ledger import Ledger, Root
 from tailrace.core.protocol.messages import Load
 from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters
-from tailrace.policy.hedging.api import MOST_HEDGES, ReplayRule
+from tailrace.policy.hedging.api import MOST_HEDGES, HedgeRule
 from tailrace.policy.hedging.least_waiting import LeastWaiting
 from tailrace.policy.techniques import Tail
 from tailrace.topology import Role
@@ -32,7 +32,7 @@ class HedgingController:
 
     def __init__(
         self,
-        rule: ReplayRule,
+        rule: HedgeRule,
         ledger: Ledger,
         counters: TaskCounters,
         rng: Random,
@@ -44,8 +44,8 @@ class HedgingController:
         self._ledger = ledger
         self._counters = counters
         self._edges = edges  # that note where roots go
-        self._replayer = rule.bind(rng)
-        self._pending: dict[int, Root] = {}  # by the number of their first emission: what the replayer knows of
+        self._hedger = rule.bind(rng)
+        self._pending: dict[int, Root] = {}  # by the number of their first emission: what the hedger knows of
         self._work = _WorkPerRoot()
         self._issued = 0  # hedges since the last load
         for root in ledger:
@@ -62,7 +62,7 @@ class HedgingController:
         key = root.emissions[0]
         if key in self._pending or not (root.complete_ns or root.hedges):
             self._pending[key] = root
-            self._replayer.emitted(key, now_ns)
+            self._hedger.emitted(key, now_ns)
             self.wake_ns = 0
 
     def completed(self, root: Root, now_ns: int, won: bool) -> None:
@@ -75,37 +75,37 @@ class HedgingController:
         if self._pending.pop(key, None) is None:
             return  # it was hedged under another rule
         if self._work.root_ns:
-            self._replayer.executed(self._work.root_ns, hedge=False)
-        self._replayer.completed(key, now_ns, won)
+            self._hedger.executed(self._work.root_ns, hedge=False)
+        self._hedger.completed(key, now_ns, won)
         self.wake_ns = 0
 
     def loaded(self, load: Load, now_ns: int) -> None:
         if self._work.learn(load, self._issued):
             self._issued = 0
         self._charge(0)
-        self._replayer.observed(load.utilisation, now_ns)
+        self._hedger.observed(load.utilisation, now_ns)
         self.wake_ns = 0
 
     # -- what to do about it
 
     def due(self, now_ns: int) -> list[Root]:
         """Roots to be hedged now."""
-        roots = [self._pending[key] for key in self._replayer.due(now_ns)]
+        roots = [self._pending[key] for key in self._hedger.due(now_ns)]
         self._issued += len(roots)
         self._charge(len(roots))
-        wake_ns = self._replayer.wake_ns()
+        wake_ns = self._hedger.wake_ns()
         self.wake_ns = NEVER if wake_ns is None or wake_ns <= now_ns else wake_ns
         return roots
 
     def _charge(self, hedges: int) -> None:
         for _ in range(self._work.run.take(hedges)):
-            self._replayer.executed(self._work.root_ns, hedge=True)
+            self._hedger.executed(self._work.root_ns, hedge=True)
         for _ in range(self._work.spared.take(hedges)):
-            self._replayer.discarded(hedge=False)
+            self._hedger.discarded(hedge=False)
 
     def show(self) -> None:
         """Bring gauges up to date."""
-        state = self._replayer.state()
+        state = self._hedger.state()
         self._counters.timeout_ns = state.timeout_ns or 0
         self._counters.hedges_left = state.hedges_left
 
@@ -188,14 +188,14 @@ def _why_not(plan: Plan, source: int) -> str:
 
 
 def check_hedging(plan: Plan, tail: Tail) -> list[str]:
-    """Sources whose roots the replay rule has to leave alone, in words. Raises if that is all of them."""
-    if tail.replay is None:
+    """Sources whose roots the hedging rule has to leave alone, in words. Raises if that is all of them."""
+    if tail.hedge is None:
         return []
     reasons = reasons_against(plan)
     refused = [f"{plan.operators[source].name}: {why}" for source, why in reasons.items() if why]
     if refused and len(refused) == len(reasons):
         raise OptionError(
-            f"no root may be replayed while it is under way: replay={tail.replay.name} {'; '.join(refused)}: "
+            f"no root may be hedged: hedge={tail.hedge.name} {'; '.join(refused)}: "
             "could these operators do without state, or do it all twice?"
         )
     return refused

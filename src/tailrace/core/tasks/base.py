@@ -164,7 +164,7 @@ class Task:
         for wiring in self.wirings:
             for out in wiring.outs:
                 if isinstance(out, DisjointHalvesOut):
-                    out.take_sides(tail.replay is not None and tail.replay.cancels)
+                    out.take_sides(tail.hedge is not None and tail.hedge.cancels)
 
     def _bind_halves(self, version: int) -> None:
         for line in self.lines.values():

@@ -213,7 +213,7 @@ class SourceTask(Task):
 
     def switch(self, tail: Tail) -> None:
         """These techniques are on from now on. Roots that are hedged stay so."""
-        rule = tail.replay if self._may_hedge else None
+        rule = tail.hedge if self._may_hedge else None
         if self.hedging is not None and rule == self.hedging.rule:
             return
         self.hedging = None

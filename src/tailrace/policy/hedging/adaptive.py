@@ -21,7 +21,7 @@ from random import Random
 from tailrace.clock import SECOND_NS
 from tailrace.policy.hedging.budget import Limits
 from tailrace.policy.hedging.latencies import UNSEEN, Latencies
-from tailrace.policy.hedging.timeouts import TimedReplayer
+from tailrace.policy.hedging.timeouts import TimedHedger
 
 PERIOD_NS = SECOND_NS
 MEDIAN, MOST = 0.5, 0.9
@@ -43,7 +43,7 @@ def algorithm_1(p90: float, p95: float, p99: float, p999: float) -> float:
     return p999
 
 
-class _AdaptiveReplayer(TimedReplayer):
+class _AdaptiveHedger(TimedHedger):
     def __init__(self, limits: Limits) -> None:
         super().__init__(UNSEEN, limits)
         self._budgeted = limits.share is not None
@@ -97,8 +97,8 @@ class AdaptiveTimeout:
     def budget(self) -> float | None:
         return self.limits.share
 
-    def bind(self, rng: Random) -> _AdaptiveReplayer:
-        return _AdaptiveReplayer(self.limits)
+    def bind(self, rng: Random) -> _AdaptiveHedger:
+        return _AdaptiveHedger(self.limits)
 
 
 def adaptive_timeout(*, budget: float | None = 0.05, gate: float | None = 0.98) -> AdaptiveTimeout:

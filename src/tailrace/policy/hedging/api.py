@@ -1,6 +1,6 @@
 """Hedging: a source emits a root again when it is late, and the first incarnation to be complete counts.
 
-Nothing in here emits anything. Whoever drives a replayer, the simulator or the runtime, does as follows.
+Nothing in here emits anything. Whoever drives a hedger, the simulator or the runtime, does as follows.
 
 ``emitted`` for every root when it is first emitted, ``completed`` once for each, when its first incarnation is
 complete. ``executed`` for all work as it is reported, that of hedges marked; ``discarded`` for each tuple that is
@@ -10,7 +10,7 @@ whenever the moment that ``wake_ns`` names has come, ``due``: it returns the roo
 If the rule ``cancels``, a hedge goes where the least waits (``least_waiting``), and what is still queued of other
 incarnations when one is complete is thrown away. Without that, hedges only add to the load that makes roots late.
 
-Recovery is no business of a replayer: a root that a crash has lost is emitted again by the ledger, and that counts as
+Recovery is no business of a hedger: a root that a crash has lost is emitted again by the ledger, and that counts as
 its first emission here.
 """
 
@@ -24,14 +24,14 @@ MOST_HEDGES = 2
 """Of one root. One hedge in a hundred may hang as what it races does; of a third nothing was to be gained."""
 
 
-class ReplayState(NamedTuple):
-    """What a replayer goes by now, for whoever shows it. None: it has no such thing, or does not know it yet."""
+class HedgerState(NamedTuple):
+    """What a hedger goes by now, for whoever shows it. None: it has no such thing, or does not know it yet."""
 
     timeout_ns: int | None
     hedges_left: float | None  # that its budget pays for
 
 
-class Replayer(Protocol):
+class Hedger(Protocol):
     """The decisions of one source task.
 
     Law: ``due`` names only roots that were emitted and are not complete, each at most ``MOST_HEDGES`` times in its
@@ -57,11 +57,11 @@ class Replayer(Protocol):
     def wake_ns(self) -> int | None:
         """When ``due`` should be asked next if nothing else happens. None: not at all."""
 
-    def state(self) -> ReplayState: ...
+    def state(self) -> HedgerState: ...
 
 
-class ReplayRule(Protocol):
-    """A rule as a value: it can be pickled and printed. Each source task binds its own replayer."""
+class HedgeRule(Protocol):
+    """A rule as a value: it can be pickled and printed. Each source task binds its own hedger."""
 
     @property
     def name(self) -> str: ...
@@ -73,4 +73,8 @@ class ReplayRule(Protocol):
     def budget(self) -> float | None:
         """What hedges may add to the work, as a share of it. None: no limit."""
 
-    def bind(self, rng: Random) -> Replayer: ...
+    def bind(self, rng: Random) -> Hedger: ...
+
+
+ReplayRule = HedgeRule
+"""The name that ``tailrace.__all__`` has had for it."""

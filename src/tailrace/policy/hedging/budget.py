@@ -78,7 +78,7 @@ def _is_share(value: float | None) -> bool:
 
 
 class Budget:
-    """One replayer's account.
+    """One hedger's account.
 
     Law: hedges are charged at most ``share`` of all other work. Nothing is granted before some work was done, while
     the gate is closed, or before it is known that there is room.

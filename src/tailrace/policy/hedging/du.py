@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from random import Random
 
 from tailrace.policy.hedging.adaptive import PERIOD_NS, SHARES, algorithm_1
-from tailrace.policy.hedging.api import ReplayState
+from tailrace.policy.hedging.api import HedgerState
 from tailrace.policy.hedging.latencies import UNSEEN, quantiles
 
 
-class _StormReplayer:
+class _StormHedger:
     def __init__(self) -> None:
         self._pending: dict[int, int] = {}  # root -> its last emission
         self._replayed: set[int] = set()
@@ -77,8 +77,8 @@ class _StormReplayer:
             return None
         return int(min(self._rotated_ns + self._timeout_ns, self._ends_ns))
 
-    def state(self) -> ReplayState:
-        return ReplayState(None if self._timeout_ns == UNSEEN else int(self._timeout_ns), None)
+    def state(self) -> HedgerState:
+        return HedgerState(None if self._timeout_ns == UNSEEN else int(self._timeout_ns), None)
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class DuTimeout:
     def budget(self) -> float | None:
         return None
 
-    def bind(self, rng: Random) -> _StormReplayer:
-        return _StormReplayer()
+    def bind(self, rng: Random) -> _StormHedger:
+        return _StormHedger()
 
 
 def du_timeout() -> DuTimeout:

@@ -8,7 +8,7 @@ from random import Random
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.errors import OptionError, shorten
 from tailrace.policy.hedging.budget import Limits
-from tailrace.policy.hedging.timeouts import TimedReplayer
+from tailrace.policy.hedging.timeouts import TimedHedger
 from tailrace.policy.numbers import is_number
 
 LONGEST_NS = 24 * 60 * 60 * SECOND_NS
@@ -33,8 +33,8 @@ class FixedTimeout:
     def budget(self) -> float | None:
         return self.limits.share
 
-    def bind(self, rng: Random) -> TimedReplayer:
-        return TimedReplayer(self.timeout_ns, self.limits)
+    def bind(self, rng: Random) -> TimedHedger:
+        return TimedHedger(self.timeout_ns, self.limits)
 
 
 def fixed_timeout(ms: float, *, budget: float | None = None, gate: float | None = None) -> FixedTimeout:

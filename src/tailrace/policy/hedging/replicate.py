@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tailrace.errors import OptionError, shorten
-from tailrace.policy.hedging.api import ReplayState
+from tailrace.policy.hedging.api import HedgerState
 from tailrace.policy.hedging.budget import Budget, Limits
 from tailrace.policy.numbers import is_number
 
@@ -53,8 +53,8 @@ class _Replicator:
     def wake_ns(self) -> int | None:
         return None
 
-    def state(self) -> ReplayState:
-        return ReplayState(None, self._budget.left())
+    def state(self) -> HedgerState:
+        return HedgerState(None, self._budget.left())
 
 
 @dataclass(frozen=True)

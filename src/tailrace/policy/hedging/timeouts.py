@@ -1,4 +1,4 @@
-"""Roots of one source task that take too long, oldest first, and the replayer that hedges them by a timeout.
+"""Roots of one source task that take too long, oldest first, and the hedger that hedges them by a timeout.
 
 A hedge may hang like any other emission. Where it is luck that makes roots slow, which shows in most hedges being
 first, one that is late itself is hedged once more.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tailrace.policy.hedging.api import MOST_HEDGES, ReplayState
+from tailrace.policy.hedging.api import MOST_HEDGES, HedgerState
 from tailrace.policy.hedging.budget import Budget, Limits
 from tailrace.policy.hedging.latencies import UNSEEN
 
@@ -58,7 +58,7 @@ class Pending:
         return self._emitted.pop(root), hedges
 
 
-class TimedReplayer:
+class TimedHedger:
     """Hedges roots whose newest incarnation is older than a timeout, to the nanosecond, as far as the budget goes.
 
     All have the same timeout, so the oldest is the next to be due, and the first to be hedged when there is money
@@ -102,8 +102,8 @@ class TimedReplayer:
         """How many hedges a root may have and still get one."""
         return range(MOST_HEDGES if self.budget.lucky() else 1)
 
-    def state(self) -> ReplayState:
-        return ReplayState(None if self.timeout_ns == UNSEEN else int(self.timeout_ns), self.budget.left())
+    def state(self) -> HedgerState:
+        return HedgerState(None if self.timeout_ns == UNSEEN else int(self.timeout_ns), self.budget.left())
 
     def next_ns(self) -> float:
         return min(map(self.pending.since_ns, self._again())) + self.timeout_ns + 1

@@ -248,7 +248,7 @@ class CoordinatorServer:
                 if now_ns - pinged_ns > PING_S * SECOND_NS:
                     pinged_ns = now_ns
                     self._lines.send_all(Ping())
-                if self._tail.replay is not None and now_ns - told_ns > LOAD_S * SECOND_NS:
+                if self._tail.hedge is not None and now_ns - told_ns > LOAD_S * SECOND_NS:
                     told_ns = now_ns
                     self._tell_load()
         except BaseException as error:  # a bug in the coordinator must not leave the run hanging

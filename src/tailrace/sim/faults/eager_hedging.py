@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.policy.hedging.api import MOST_HEDGES, ReplayState
+from tailrace.policy.hedging.api import MOST_HEDGES, HedgerState
 
 
-class _EagerReplayer:
-    """Law: that of ``Replayer``. Each hedge has a timeout of its own, if there is one."""
+class _EagerHedger:
+    """Law: that of ``Hedger``. Each hedge has a timeout of its own, if there is one."""
 
     def __init__(self, share: float, longest_ns: int, rng: Random) -> None:
         self._share = share
@@ -56,8 +56,8 @@ class _EagerReplayer:
     def wake_ns(self) -> int | None:
         return min(self._due.values(), default=None)
 
-    def state(self) -> ReplayState:
-        return ReplayState(None, None)
+    def state(self) -> HedgerState:
+        return HedgerState(None, None)
 
 
 @dataclass(frozen=True)
@@ -79,5 +79,5 @@ class Eager:
     def budget(self) -> float | None:
         return None
 
-    def bind(self, rng: Random) -> _EagerReplayer:
-        return _EagerReplayer(self.share, self.longest_ms * MILLISECOND_NS, rng)
+    def bind(self, rng: Random) -> _EagerHedger:
+        return _EagerHedger(self.share, self.longest_ms * MILLISECOND_NS, rng)

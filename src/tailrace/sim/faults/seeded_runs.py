@@ -352,8 +352,8 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False, lines: l
     if scenario.drain_after_ns:
         cluster.engine.after(scenario.drain_after_ns, cluster.drain)
     if scenario.switch_after_ns:
-        replay = None if scenario.tail.replay else Eager(1.0, 8)
-        cluster.engine.after(scenario.switch_after_ns, lambda: cluster.switch(replay=replay, send=later))
+        hedge = None if scenario.tail.hedge else Eager(1.0, 8)
+        cluster.engine.after(scenario.switch_after_ns, lambda: cluster.switch(hedge=hedge, send=later))
     if sharing:
         share_differently(cluster, Random(f"{seed} share"))
     try:

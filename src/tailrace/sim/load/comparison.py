@@ -13,7 +13,7 @@ CDF_POINTS = 100
 
 def render_comparison(reports: Sequence[Report]) -> str:
     """Milliseconds of latency; the speed-up is that of the mean over the first policy's. Below, stages if several."""
-    hedged = any(report.replay for report in reports)
+    hedged = any(report.hedge for report in reports)
     header = ["policy", "mean", *(f"p{q * 100:g}" for q in PERCENTILES), "max", "speed-up", "messages"]
     rows = [header + (["hedges", "won", "extra work"] if hedged else [])]
     for report in reports:
@@ -53,7 +53,7 @@ def _stages(reports: Sequence[Report]) -> str:
 
 
 def _label(report: Report) -> str:
-    return f"{report.policy} + {report.replay}" if report.replay else report.policy
+    return f"{report.policy} + {report.hedge}" if report.hedge else report.policy
 
 
 def _table(rows: Sequence[Sequence[str]], words: int = 1) -> str:

@@ -1,6 +1,6 @@
-"""Replay rules at work: one replayer for each source task, told what happens, asked what to emit again.
+"""Replay rules at work: one hedger for each source task, told what happens, asked what to emit again.
 
-``due`` is asked after each event that a replayer was told of, and at the very moment that ``wake_ns`` names.
+``due`` is asked after each event that a hedger was told of, and at the very moment that ``wake_ns`` names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.policy.hedging.api import MOST_HEDGES, ReplayRule
+from tailrace.policy.hedging.api import MOST_HEDGES, HedgeRule
 from tailrace.policy.hedging.least_waiting import LeastWaiting
 from tailrace.sim.load.agenda import WAKE, Agenda
 from tailrace.sim.load.roots import Roots
@@ -29,18 +29,18 @@ Busy = Callable[[], Sequence[tuple[int, int]]]
 class Hedging:
     """Law: a root is emitted again at most ``MOST_HEDGES`` times, and not when it is done."""
 
-    def __init__(self, rule: ReplayRule, senders: Sequence[int], roots: Roots, agenda: Agenda, seed: int) -> None:
+    def __init__(self, rule: HedgeRule, senders: Sequence[int], roots: Roots, agenda: Agenda, seed: int) -> None:
         self.name = rule.name
         self.cancels = rule.cancels
         self.senders = senders  # of each root
         self.roots = roots
         self.agenda = agenda
         roots.on_the_way.extend([0] * (MOST_HEDGES * roots.count))
-        self.replayers = [rule.bind(Random(f"{seed} replay {sender}")) for sender in range(max(senders) + 1)]
-        self.pending = [0] * len(self.replayers)  # roots of each sender that are emitted and not done
+        self.hedgers = [rule.bind(Random(f"{seed} replay {sender}")) for sender in range(max(senders) + 1)]
+        self.pending = [0] * len(self.hedgers)  # roots of each sender that are emitted and not done
         self.emitted_times = bytearray(roots.count)
         self.touched: dict[int, None] = {}  # senders that were told something by the event at hand, in order
-        self.armed_ns = [NEVER] * len(self.replayers)
+        self.armed_ns = [NEVER] * len(self.hedgers)
         self.edges: dict[int, list[LeastWaiting]] = {}  # of each sender, those along which its roots take turns
         self.work_ns = [0, 0]  # of first incarnations, and of hedges
         self.issued = 0
@@ -60,20 +60,20 @@ class Hedging:
         sender = self.senders[root]
         self.emitted_times[root] = 1
         self.pending[sender] += 1
-        self.replayers[sender].emitted(root, self.agenda.now_ns)
+        self.hedgers[sender].emitted(root, self.agenda.now_ns)
         self.touched[sender] = None
 
     def executed(self, incarnation: int, duration_ns: int) -> None:
         again, root = divmod(incarnation, self.roots.count)
         self.work_ns[again > 0] += duration_ns
         sender = self.senders[root]
-        self.replayers[sender].executed(duration_ns, hedge=bool(again))
+        self.hedgers[sender].executed(duration_ns, hedge=bool(again))
         self.touched[sender] = None
 
     def discarded(self, incarnation: int) -> None:
         again, root = divmod(incarnation, self.roots.count)
         sender = self.senders[root]
-        self.replayers[sender].discarded(hedge=bool(again))
+        self.hedgers[sender].discarded(hedge=bool(again))
         self.touched[sender] = None
 
     def completed(self, incarnation: int) -> None:
@@ -81,7 +81,7 @@ class Hedging:
         self.won += again > 0
         sender = self.senders[root]
         self.pending[sender] -= 1
-        self.replayers[sender].completed(root, self.agenda.now_ns, hedge=bool(again))
+        self.hedgers[sender].completed(root, self.agenda.now_ns, hedge=bool(again))
         for edge in self.edges.get(sender, ()):
             edge.completed(incarnation, range(root, len(self.roots.on_the_way), self.roots.count))
         self.touched[sender] = None
@@ -108,8 +108,8 @@ class Hedging:
             (now - then) / (tasks * (now_ns - then_ns)) for (now, tasks), (then, _) in zip(busy, before, strict=True)
         ]
         self.observations.append((now_ns, busy))
-        for sender, replayer in enumerate(self.replayers):
-            replayer.observed(max(shares), now_ns)
+        for sender, hedger in enumerate(self.hedgers):
+            hedger.observed(max(shares), now_ns)
             self.touched[sender] = None
         if len(self.roots.latencies_ns) < self.roots.count:
             self.agenda.push(now_ns + OBSERVE_EVERY_NS, WAKE, self, NOBODY, 0, None)
@@ -117,7 +117,7 @@ class Hedging:
     def turn(self) -> None:
         """Ask those that were told something."""
         for sender in self.touched:
-            for root in self.replayers[sender].due(self.agenda.now_ns):
+            for root in self.hedgers[sender].due(self.agenda.now_ns):
                 self.hedge(root, sender)
             self.arm(sender)
         self.touched.clear()
@@ -132,7 +132,7 @@ class Hedging:
         self.emit(root, root + times * self.roots.count)
 
     def arm(self, sender: int) -> None:
-        wake_ns = self.replayers[sender].wake_ns() if self.pending[sender] else None
+        wake_ns = self.hedgers[sender].wake_ns() if self.pending[sender] else None
         if wake_ns is not None and self.agenda.now_ns < wake_ns < self.armed_ns[sender]:
             self.armed_ns[sender] = wake_ns
             self.agenda.push(wake_ns, WAKE, self, sender, 0, None)

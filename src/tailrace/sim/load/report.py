@@ -56,7 +56,7 @@ class Report:
     busy_ns: tuple[int, ...]  # of each task
     messages: int  # between the halves of groupings, besides those on tuples
     stages: tuple[StageReport, ...] = ()
-    replay: str | None = None  # the rule that hedges
+    hedge: str | None = None  # the rule that hedges
     hedges: int = 0  # emissions of roots that were late
     hedges_won: int = 0  # roots of which one of these was complete first
     cancelled: int = 0  # tuples of incarnations that came too late, thrown away before they were run
@@ -107,14 +107,14 @@ class Report:
         quantiles = {f"p{q * 100:g}".replace(".", ""): self.percentile_ns(q) / MILLISECOND_NS for q in PERCENTILES}
         backlog = self.backlog()
         hedging = {
-            "replay": self.replay,
+            "replay": self.hedge,
             "hedges": {"issued": self.hedges, "won": self.hedges_won, "wasted": self.hedges_wasted},
             "cancelled": self.cancelled,
             "extraWork": self.extra_work,
         }
         return {
             "policy": self.policy,
-            **(hedging if self.replay else {}),
+            **(hedging if self.hedge else {}),
             "seed": self.seed,
             "tuples": len(self.done_ns),
             "latencyMs": {"mean": self.mean_ns / MILLISECOND_NS, **quantiles, "max": self.max_ns / MILLISECOND_NS},

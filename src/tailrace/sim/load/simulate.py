@@ -1,7 +1,7 @@
 """The same policy objects as in a run, on virtual time.
 
 Everything random is drawn before the first event, or comes from generators that belong to one half of a grouping or
-one replayer each; events happen in the order of (time, kind, sequence). A model, policies and a seed therefore give one
+one hedger each; events happen in the order of (time, kind, sequence). A model, policies and a seed therefore give one
 result, everywhere.
 """
 
@@ -11,7 +11,7 @@ import heapq
 from itertools import cycle, islice
 
 from tailrace.policy.groupings.api import Grouping
-from tailrace.policy.hedging.api import ReplayRule
+from tailrace.policy.hedging.api import HedgeRule
 from tailrace.sim.load.agenda import DELIVER, FINISH, TO_SENDER, TO_TASK, WAKE, Agenda
 from tailrace.sim.load.forest import Forest, grow
 from tailrace.sim.load.hedging import Hedging
@@ -27,32 +27,33 @@ def simulate(
     model: Model,
     policy: str | Grouping = "shuffle",
     *,
-    replay: ReplayRule | None = None,
+    hedge: HedgeRule | None = None,
     seed: int = 0,
     forest: Forest | None = None,
+    replay: HedgeRule | None = None,
 ) -> Report:
     """Run ``model`` once, with ``policy`` at all stages that name no grouping of their own.
 
     The seed decides the tuples and when they are due, the same for every policy; unless there is a ``forest`` of them
-    already, from a recording, say.
+    already, from a recording, say. ``replay`` is another name of ``hedge``.
     """
     grouping = named_policy(policy) if isinstance(policy, str) else policy
     if forest is None:
         forest = grow(model, seed)
     else:
         forest.validate(model)
-    simulation = _Simulation(model, grouping, replay, forest, seed)
+    simulation = _Simulation(model, grouping, hedge or replay, forest, seed)
     simulation.run()
     return simulation.report(policy if isinstance(policy, str) else grouping.name, seed)
 
 
 class _Simulation:
-    def __init__(self, model: Model, grouping: Grouping, replay: ReplayRule | None, forest: Forest, seed: int) -> None:
+    def __init__(self, model: Model, grouping: Grouping, hedge: HedgeRule | None, forest: Forest, seed: int) -> None:
         self.forest = forest
         self.agenda = agenda = Agenda()
         self.roots = roots = Roots(forest.due_ns)
         self.senders = forest.senders or list(islice(cycle(range(model.senders)), roots.count))
-        self.hedging = Hedging(replay, self.senders, roots, agenda, seed) if replay else None
+        self.hedging = Hedging(hedge, self.senders, roots, agenda, seed) if hedge else None
         self.stages, self.ways = _built(
             World(model, forest, roots, agenda, Network(model), self.hedging, seed), grouping
         )
@@ -139,7 +140,7 @@ class _Simulation:
             busy_ns=tuple(busy_ns for stage in stages for busy_ns in stage.busy_ns),
             messages=sum(stage.messages for stage in self.stages),
             stages=stages,
-            replay=hedging.name if hedging else None,
+            hedge=hedging.name if hedging else None,
             hedges=hedging.issued if hedging else 0,
             hedges_won=hedging.won if hedging else 0,
             cancelled=sum(stage.dropped for stage in self.stages),

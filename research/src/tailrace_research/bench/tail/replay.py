@@ -49,7 +49,7 @@ SETTINGS: Mapping[str, Setting] = {
     "high": Setting("one operator, 80% load", micro, 0.8, times=3),
     "chain": Setting("three in a row, 30% load", exclamation, 0.3, operators=3),
 }
-TAILS: Mapping[str, Tail] = {"plain": Tail(), "hedged": Tail(replay=adaptive_timeout())}
+TAILS: Mapping[str, Tail] = {"plain": Tail(), "hedged": Tail(hedge=adaptive_timeout())}
 
 LONGER = 2
 """Times the unit of other rows: it is not the machine's processors that shall be busy."""
@@ -80,7 +80,7 @@ def _measure(place: str, name: str, draw: Draw, seeds: count[int]) -> Figures:
     workload = setting.make(replace(draw, seed=next(seeds)))
     outcome = run_workload(workload, workers=WORKERS, tail=TAILS[name])
     live = figures(f"replay_{place}_{name}", workload, outcome.latencies_ns, len(outcome.executions))
-    report = simulate(setting.model(workload), replay=TAILS[name].replay, seed=workload.draw.seed)
+    report = simulate(setting.model(workload), hedge=TAILS[name].hedge, seed=workload.draw.seed)
     latencies_ns = [done - due for done, due in zip(report.done_ns, report.due_ns, strict=True)]
     return live | figures(f"replay{SIMULATED}{place}_{name}", workload, latencies_ns, sum(report.executed))
 

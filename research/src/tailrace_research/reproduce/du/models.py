@@ -17,7 +17,7 @@ from tailrace.policy.groupings.api import Grouping
 from tailrace.policy.groupings.latency_balanced import latency_balanced
 from tailrace.policy.groupings.shuffle import shuffle
 from tailrace.policy.hedging.adaptive import adaptive_timeout
-from tailrace.policy.hedging.api import ReplayRule
+from tailrace.policy.hedging.api import HedgeRule
 from tailrace.policy.hedging.du import du_timeout
 from tailrace.policy.hedging.replicate import replicate
 from tailrace.sim.load.models.arrivals import Poisson
@@ -38,7 +38,7 @@ class Technique:
     """What is changed against the default: shuffle grouping, a queue for each task, no replay."""
 
     grouping: Grouping = shuffle()  # noqa: RUF009, a frozen value
-    replay: ReplayRule | None = None
+    replay: HedgeRule | None = None
     scope: Scope = Scope.OWN
 
 

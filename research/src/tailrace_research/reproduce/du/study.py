@@ -71,7 +71,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
     report = simulate(
         model,
         technique.grouping,
-        replay=technique.replay,
+        hedge=technique.replay,
         seed=1_000 * cell["stream"] + cell["seed"],
         forest=_grown(model, cell["stream"]),
     )

@@ -1,4 +1,4 @@
-"""The law of replay rules, as a function that any rule can be put through.
+"""The law of hedging rules, as a function that any rule can be put through.
 
 The law is stated in ``tailrace.policy.hedging.api``. The source in here keeps the rules for drivers and nothing else:
 its roots are quick or stuck by chance, tasks are now idle, now busy, and some roots are lost and emitted anew.
@@ -18,7 +18,7 @@ from random import Random
 import cloudpickle
 
 from tailrace.errors import shorten
-from tailrace.policy.hedging.api import MOST_HEDGES, Replayer, ReplayRule
+from tailrace.policy.hedging.api import MOST_HEDGES, Hedger, HedgeRule
 from tailrace.policy.hedging.budget import BURST, LUCKY_BURSTS
 
 MS = 1_000_000
@@ -32,7 +32,7 @@ BUSY = (0.3, 0.3, 0.99)
 
 _IN_ANOTHER_PROCESS = """
 import pickle, sys
-from tailrace.testing.replay import _hedge_everywhere
+from tailrace.testing.hedging import _hedge_everywhere
 sys.stdout.buffer.write(pickle.dumps(_hedge_everywhere(*pickle.load(sys.stdin.buffer))))
 """
 
@@ -40,7 +40,7 @@ Hedge = tuple[int, int]
 """(when, root)"""
 
 
-def check_replay(rule: ReplayRule, *, roots: int = 6_000, seeds: Sequence[int] = (0, 1)) -> None:
+def check_hedge_rule(rule: HedgeRule, *, roots: int = 6_000, seeds: Sequence[int] = (0, 1)) -> None:
     """Raise ``AssertionError`` unless ``rule`` keeps the law on made-up traffic, for these seeds.
 
     A thousand roots are a second. Starts one other Python process.
@@ -50,20 +50,20 @@ def check_replay(rule: ReplayRule, *, roots: int = 6_000, seeds: Sequence[int] =
     for seed in seeds:
         for discards in (False, True):
             first = _Source(rule, seed, discards).run(roots)
-            # Two that take turns: replayers must not share state through the rule.
+            # Two that take turns: hedgers must not share state through the rule.
             one, two = _Source(rule, seed, discards), _Source(rule, seed, discards)
             _check_same(rule, "equal seeds and equal traffic give equal hedges", first, one.run(roots // 2), seed)
-            _check_same(rule, "replayers of one rule share nothing", first, two.run(roots // 2), seed)
-            _check_same(rule, "replayers of one rule share nothing", first, one.run(roots), seed)
+            _check_same(rule, "hedgers of one rule share nothing", first, two.run(roots // 2), seed)
+            _check_same(rule, "hedgers of one rule share nothing", first, one.run(roots), seed)
     _check_other_process(rule, roots, seeds)
 
 
 class _Source:
     """A source task and all that is behind it, on a time of its own."""
 
-    def __init__(self, rule: ReplayRule, seed: int, discards: bool) -> None:
+    def __init__(self, rule: HedgeRule, seed: int, discards: bool) -> None:
         self.rule, self.seed, self.discards = rule, seed, discards
-        self.replayer: Replayer = rule.bind(Random(seed))
+        self.hedger: Hedger = rule.bind(Random(seed))
         self.rng = Random(seed + 1_000)
         self.events: list[tuple[int, int, int, bool]] = []  # (at, sequence, root, hedge)
         self.sequence = 0
@@ -79,12 +79,12 @@ class _Source:
             self.catch_up((root + 1) * EVERY_NS)
             self.emitted = root + 1
             self.pending.add(root)
-            self.replayer.emitted(root, (root + 1) * EVERY_NS)
+            self.hedger.emitted(root, (root + 1) * EVERY_NS)
             if self.rng.random() < LOST:
-                self.replayer.emitted(root, (root + 1) * EVERY_NS)
+                self.hedger.emitted(root, (root + 1) * EVERY_NS)
             self.send(root, False, (root + 1) * EVERY_NS)
             if root % OBSERVE_EVERY == 0:
-                self.replayer.observed(BUSY[root * len(BUSY) // until], (root + 1) * EVERY_NS)
+                self.hedger.observed(BUSY[root * len(BUSY) // until], (root + 1) * EVERY_NS)
             self.ask((root + 1) * EVERY_NS)
         return self.hedges
 
@@ -96,14 +96,14 @@ class _Source:
     def catch_up(self, now_ns: int) -> None:
         """Let happen, and ask, whatever comes before ``now_ns``."""
         while True:
-            wake_ns = self.replayer.wake_ns()
+            wake_ns = self.hedger.wake_ns()
             event_ns = self.events[0][0] if self.events else now_ns
             before_ns = min(event_ns, now_ns, wake_ns or now_ns) - 1
             if self.asked(before_ns):
                 raise self.broken("nothing is due before the moment that wake_ns names", at_ns=before_ns)
             if wake_ns is not None and before_ns + 1 < min(event_ns, now_ns):
                 self.ask(before_ns + 1)
-                if self.replayer.wake_ns() == wake_ns:
+                if self.hedger.wake_ns() == wake_ns:
                     raise self.broken("a moment that wake_ns names passes", wake_ns=wake_ns)
             elif event_ns < now_ns:
                 self.happen(*heapq.heappop(self.events))
@@ -113,13 +113,13 @@ class _Source:
     def happen(self, at_ns: int, _: int, root: int, hedge: bool) -> None:
         late = root not in self.pending
         if late and hedge and self.discards and self.rule.cancels:
-            self.replayer.discarded(hedge)
+            self.hedger.discarded(hedge)
         else:
             self.works_ns[hedge] += WORK_NS
-            self.replayer.executed(WORK_NS, hedge)
+            self.hedger.executed(WORK_NS, hedge)
         if not late:
             self.pending.remove(root)
-            self.replayer.completed(root, at_ns, hedge)
+            self.hedger.completed(root, at_ns, hedge)
         self.ask(at_ns)
 
     def ask(self, now_ns: int) -> None:
@@ -129,7 +129,7 @@ class _Source:
         self.check_budget()
 
     def asked(self, now_ns: int) -> Sequence[int]:
-        roots = self.replayer.due(now_ns)
+        roots = self.hedger.due(now_ns)
         for root in roots:
             facts = {"at_ns": now_ns, "root": shorten(root)}
             if not isinstance(root, int) or not 0 <= root < self.emitted:
@@ -154,22 +154,22 @@ class _Source:
         return _broken(self.rule, law, seed=self.seed, **facts)
 
 
-def _broken(rule: ReplayRule, law: str, **facts: object) -> AssertionError:
+def _broken(rule: HedgeRule, law: str, **facts: object) -> AssertionError:
     details = " ".join(f"{name}={fact}" for name, fact in facts.items())
-    return AssertionError(f"replay rule breaks its law: {law}: rule={rule.name} {details}")
+    return AssertionError(f"hedging rule breaks its law: {law}: rule={rule.name} {details}")
 
 
-def _check_same(rule: ReplayRule, law: str, expected: list[Hedge], given: list[Hedge], seed: int) -> None:
+def _check_same(rule: HedgeRule, law: str, expected: list[Hedge], given: list[Hedge], seed: int) -> None:
     for left, right in zip(expected, given, strict=False):
         if left != right:
             raise _broken(rule, law, seed=seed, expected=left, given=right)
 
 
-def _hedge_everywhere(rule: ReplayRule, roots: int, seeds: Sequence[int]) -> dict[int, list[Hedge]]:
+def _hedge_everywhere(rule: HedgeRule, roots: int, seeds: Sequence[int]) -> dict[int, list[Hedge]]:
     return {seed: _Source(rule, seed, discards=False).run(roots) for seed in seeds}
 
 
-def _check_other_process(rule: ReplayRule, roots: int, seeds: Sequence[int]) -> None:
+def _check_other_process(rule: HedgeRule, roots: int, seeds: Sequence[int]) -> None:
     hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     done = subprocess.run(
         [sys.executable, "-c", _IN_ANOTHER_PROCESS],
