@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from kit import MARK, assert_none_left
+
+from kit.runs import MARK, assert_none_left
 
 
 @pytest.fixture(autouse=True)

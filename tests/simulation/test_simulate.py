@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from staged import Chance, facts
 
 import tailrace as tr
+from kit.staged import Chance, facts
 from tailrace.policy import HELD, broadcast, pull
 from tailrace.sim import (
     POLICIES,

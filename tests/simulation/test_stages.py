@@ -11,8 +11,8 @@ from statistics import fmean, stdev
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from staged import Chance, Planned, Timeout, audited, facts
 
+from kit.staged import Chance, Planned, Timeout, audited, facts
 from tailrace.clock import MILLISECOND_NS as MS
 from tailrace.errors import TopologyError
 from tailrace.policy import fields, local

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "processes"))  # for its kit
-
-from kit import MARK
 from pyspark.sql import SparkSession
-from sparkkit import MASTER, Sessions, end_gateway
 
+from kit.runs import MARK
+from kit.spark import MASTER, Sessions, end_gateway
 from tailrace.testing.processes import processes_with, wait_until
 
 LEAVE_S = 15.0

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit import MARK
 
+from kit.runs import MARK
 from tailrace import demo
 from tailrace.testing.processes import processes_with, wait_until
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit import MARK, assert_same_rows, durable, finish, kill, read_parquet, row, same, stop
 from pyspark.sql import SparkSession
-from sparkkit import Sessions, command_of, executor_of, running_on, seconds_until_gone, standalone_cluster
 
 import tailrace as tr
+from kit.runs import MARK, assert_same_rows, durable, finish, kill, read_parquet, row, same, stop
+from kit.spark import Sessions, command_of, executor_of, running_on, seconds_until_gone, standalone_cluster
 from tailrace.ring.segment import FOLDER
 from tailrace.spark.doctor import examine
 from tailrace.testing.processes import is_alive, processes_with, wait_until

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from sparkkit import Sessions
 
 import tailrace as tr
+from kit.spark import Sessions
 from tailrace.spark.doctor import examine
 from tailrace.spark.probes import Books
 from tailrace.testing.processes import wait_until

@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from kit import MARK, Script, assert_prefixes, assert_same_rows, read_jsonl
-from sparkkit import DRIVER, seconds_until_gone
 
+from kit.runs import MARK, Script, assert_prefixes, assert_same_rows, read_jsonl
+from kit.spark import DRIVER, seconds_until_gone
 from tailrace.testing.processes import listening_ports, processes_with, wait_until
 
 GONE_S = 15.0

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import assert_prefixes, assert_same_rows, durable, finish, kill, read_jsonl, row, slowly, stop
 from pyspark import StatusTracker
 from pyspark.sql import SparkSession
-from sparkkit import running_on
 
 import tailrace as tr
+from kit.runs import assert_prefixes, assert_same_rows, durable, finish, kill, read_jsonl, row, slowly, stop
+from kit.spark import running_on
 from tailrace.connector import Entry, SinkContext
 from tailrace.errors import TailraceError, TaskError
 from tailrace.spark.doctor import examine

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit import durable, finish, kill
-from sparkkit import Sessions, running_on, standalone_cluster
 
 import tailrace as tr
+from kit.runs import durable, finish, kill
+from kit.spark import Sessions, running_on, standalone_cluster
 from tailrace.testing.namespaces import Namespaces, why_no_namespaces
 from tailrace.testing.processes import wait_until
 

@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from kit import MARK, Script, assert_prefixes, assert_same_rows, read_jsonl
-from sparkkit import OWN_SESSION, seconds_until_gone
 
+from kit.runs import MARK, Script, assert_prefixes, assert_same_rows, read_jsonl
+from kit.spark import OWN_SESSION, seconds_until_gone
 from tailrace.spark.session import interrupts_held
 from tailrace.testing.processes import processes_with, wait_until
 

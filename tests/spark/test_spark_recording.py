@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kit import finish, same
 from pyspark.sql import SparkSession
 
 import tailrace as tr
+from kit.runs import finish, same
 from tailrace.sim import Playback, read_trace
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import time
 
-from kit import durable, finish, kill
 from pyspark.sql import SparkSession
-from sparkkit import running_on
 
 import tailrace as tr
+from kit.runs import durable, finish, kill
+from kit.spark import running_on
 from tailrace.testing.processes import wait_until
 
 ROWS = 3_000

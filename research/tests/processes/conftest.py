@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "tests" / "processes"))  # for its kit
-
-from kit import MARK, assert_none_left
+from kit.runs import MARK, assert_none_left
 
 
 @pytest.fixture(autouse=True)

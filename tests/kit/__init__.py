@@ -1,0 +1,8 @@
+"""What tests share. ``pythonpath`` in ``pyproject.toml`` makes it importable as ``kit``, in worker processes too.
+
+- ``runs``: topologies on real worker processes: small functions, rows read back, kills, drivers as scripts.
+- ``neighbours``: what surrounds a task in a worker, without a worker: no other tasks, runners that the test steps.
+- ``spark``: Spark sessions and clusters, and the processes behind them.
+- ``data_sources``: PySpark data sources that count and remember.
+- ``staged``: hedging rules and an auditor for the simulator.
+"""

@@ -1,0 +1,184 @@
+"""Links follow a task that begins to share a queue, or ceases to: in the middle of a frame, and whoever gets them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from kit.neighbours import Stepped, Worker
+from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.plan.planner import make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Position
+from tailrace.runtime.execution.runner import Runner
+from tailrace.runtime.execution.task_host import TaskHost
+from tailrace.runtime.links.channels import Channel, outgoing
+from tailrace.runtime.links.frames import BUNDLES, encode
+from tailrace.runtime.shared_queues.pool import Pool
+from tailrace.sim.faults.topologies import SimSink, SimSource, mark
+from tailrace.testing import ManualClock
+from tailrace.topology import Kind, Topology
+
+TASKS = 2
+
+
+class Peer:
+    """A task elsewhere that sends to one here."""
+
+    def __init__(self) -> None:
+        self.socket, self.far = socket.socketpair()
+        written, self._written = socket.socketpair()
+        self._out = outgoing(Channel(written))
+        self._number = 0
+
+    def frame(self) -> bytes:
+        """The next, with one tuple."""
+        self._number += 1
+        number = self._number
+        self._out.write(BUNDLES, encode([(number, 0, number, number, [number], [("s", 0, number)])]))
+        return self._written.recv(1 << 16)
+
+
+class Shop:
+    """Two tasks on runners of their own, which may share a queue and do not yet."""
+
+    def __init__(self) -> None:
+        topology = Topology("t")
+        source = topology.source("s", SimSource("s", 5), tasks=1)
+        source.map("work", mark("w"), tasks=TASKS).sink("out", SimSink(), tasks=1)
+        plan = make_plan(topology, 1)
+        around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1))
+        self.worker = Worker()
+        self.hosts: list[TaskHost] = []
+        for number in range(1, 1 + TASKS):
+            body = plan.operators[1].operator.body
+            task = assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), around)
+            self.hosts.append(TaskHost(task, self.worker, Kind.AUTO))
+        self.shared = Stepped("shared")
+        self.made: list[Stepped] = []
+        self.pool = Pool(around.queues[1], self.hosts, self.worker, self.shared, self._new_runner)
+        self.runners = [Stepped(f"work/{index}") for index in range(TASKS)]
+        for runner, host in zip(self.runners, self.hosts, strict=True):
+            runner.adopt(host)
+        self.peer = Peer()
+        self.hosts[0].take_link(Channel(self.peer.socket), "bundles", 1, 1)
+
+    def _new_runner(self, name: str) -> Runner:
+        self.made.append(Stepped(name))
+        return self.made[-1]
+
+    def share(self, *hosts: int, wanted: bool = True) -> None:
+        for index in hosts:
+            self.hosts[index].post(lambda host=self.hosts[index]: host.share(self.pool if wanted else None))  # type: ignore[misc]
+            self.runners[index].step()
+        self.settle()
+
+    def settle(self) -> None:
+        """Whoever reads links takes some turns, and whoever runs tasks, but for what they have to run."""
+        self.shared.step()
+        for intake in self.made:
+            intake.step()
+        for runner, host in zip(self.runners, self.hosts, strict=True):
+            while host._mail:
+                host._mail.popleft()()
+            runner.do_posted()
+
+    def ran(self, host: int) -> list[int]:
+        sent = self.hosts[host].task.lanes[0].bundles
+        return [value[2] for bundle in sent for value in bundle[5]]
+
+
+@pytest.fixture
+def shop() -> Iterator[Shop]:
+    yield Shop()
+
+
+def test_a_frame_that_had_half_come_is_read_by_the_pool_and_run_by_whoever_is_free(shop: Shop) -> None:
+    frame = shop.peer.frame()
+    shop.peer.far.send(frame[:7])
+    shop.runners[0].step()
+    shop.share(0, 1)
+    assert [runner.name for runner in shop.made] == ["work intake"], "tasks apart need somebody who reads for them"
+    shop.peer.far.send(frame[7:])
+    shop.runners[0].step()
+    assert shop.ran(0) == [], "its own runner reads no more"
+    shop.made[0].step()
+    shop.runners[1].step()
+    assert shop.ran(1) == [1]
+
+
+def test_links_come_back_with_the_task_and_only_its_own(shop: Shop) -> None:
+    shop.share(0, 1)
+    other = Peer()
+    shop.hosts[1].take_link(Channel(other.socket), "bundles", 1, 1)
+    shop.settle()
+    shop.share(0, wanted=False)
+    shop.peer.far.send(shop.peer.frame())
+    other.far.send(other.frame())
+    shop.made[0].step()
+    assert len(shop.pool.queue) == 1, "that of the other is still read for the pool"
+    shop.runners[0].step()
+    shop.runners[1].step()
+    assert (shop.ran(0), shop.ran(1)) == ([1], [1])
+
+
+def test_a_link_that_comes_to_who_does_not_read_it_gets_where_it_should(shop: Shop) -> None:
+    other = Peer()
+    shop.pool.take_link(shop.hosts[1], Channel(other.socket), 1, 1)  # it shares nothing
+    shop.settle()
+    other.far.send(other.frame())
+    shop.runners[1].step()
+    assert shop.ran(1) == [1]
+
+
+def test_a_task_that_comes_back_at_once_keeps_its_links(shop: Shop) -> None:
+    shop.share(0, 1)
+    host = shop.hosts[0]
+    for pool in (None, shop.pool, None, shop.pool):
+        host.post(lambda pool=pool: host.share(pool))  # type: ignore[misc]
+    shop.runners[0].step()
+    for _ in range(3):
+        shop.settle()
+    shop.peer.far.send(shop.peer.frame())
+    shop.made[0].step()
+    assert len(shop.pool.queue) == 1
+
+
+def test_a_link_of_an_epoch_that_was_replaced_meanwhile_ends_on_the_way(shop: Shop) -> None:
+    host = shop.hosts[0]
+    host.post(lambda: host.share(shop.pool))
+    shop.runners[0].step()
+    shop.worker.lowest = 2  # nobody has the link just now
+    shop.settle()
+    assert shop.peer.socket.fileno() == -1
+    assert shop.peer.far.recv(1) == b""
+
+
+def test_a_paused_link_is_read_again_where_there_is_room(shop: Shop) -> None:
+    (link,) = shop.hosts[0]._bundles_in._links
+    link.left.append((7, 0, 7, 7, [7], [("s", 0, 7)]))
+    link.pause()  # as when its own queue is full
+    shop.peer.far.send(shop.peer.frame())
+    shop.share(0, 1)
+    assert shop.ran(0) == [7], "what had been read does not wait for a round that nobody begins"
+    shop.made[0].step()
+    assert len(shop.pool.queue) == 1 and not link.left
+
+
+def test_tasks_on_the_shared_runner_move_out_when_they_share_with_one_apart(shop: Shop) -> None:
+    moving = shop.hosts[1]
+    shop.runners[1].release(moving)
+    moving.shared = True
+    shop.shared.adopt(moving)
+    isolated: list[TaskHost] = []
+    shop.shared._isolate = isolated.append
+    moving.post(lambda: moving.share(shop.pool))
+    shop.shared.step()
+    assert not shop.made and not isolated, "those on one thread read their links there"
+    shop.hosts[0].post(lambda: shop.hosts[0].share(shop.pool))
+    shop.runners[0].step()
+    shop.shared.step()
+    assert isolated == [moving] and len(shop.made) == 1

@@ -1,0 +1,213 @@
+"""What a pool does with tuples that came over links, from other machines: asleep tasks first, then the node's queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from kit.neighbours import NobodyHere
+from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.plan.node_groups import NodeGroup
+from tailrace.core.plan.planner import make_plan
+from tailrace.core.protocol.ledger import LedgerLimits
+from tailrace.core.protocol.messages import Member, Position
+from tailrace.policy.techniques import Tail
+from tailrace.runtime.execution.runner import Runner
+from tailrace.runtime.execution.task_host import TaskHost
+from tailrace.runtime.links.channels import Channel, offer_ring, take_ring
+from tailrace.runtime.links.frames import BUNDLES, decode_bundles, encode
+from tailrace.runtime.links.link import OutLink
+from tailrace.runtime.shared_queues.node_queue import NodeQueue
+from tailrace.runtime.shared_queues.pool import Pool
+from tailrace.sim.faults.topologies import SimSink, SimSource, mark
+from tailrace.testing import ManualClock
+from tailrace.topology import Kind, Topology
+
+TASKS = 3
+
+
+class Alone(NobodyHere):
+    """A worker that no other talks to."""
+
+    worker, epoch = 0, 1
+
+    def member(self, worker: int) -> Member | None:
+        return None
+
+    def counts(self, worker: int, epoch: int) -> bool:
+        return True
+
+    def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
+        raise AssertionError("nobody to connect to")
+
+    def others(self) -> tuple[int, ...]:
+        return ()
+
+    def cancel(self, emissions: Any) -> None: ...
+
+    def renew(self) -> None: ...
+
+    def tell(self, message: Any) -> None: ...
+
+
+def _failed(error: BaseException) -> None:
+    raise error
+
+
+def _no_runner(name: str) -> Runner:
+    raise AssertionError("it has one")
+
+
+class Desk:
+    """Tasks with runners of their own, which sleep or do not, and somebody else's end of the node's queue."""
+
+    def __init__(self) -> None:
+        topology = Topology("t")
+        source = topology.source("s", SimSource("s", 5), tasks=1)
+        source.map("work", mark("w"), tasks=TASKS).sink("out", SimSink(), tasks=1)
+        plan = make_plan(topology, 1)
+        limits, tail = LedgerLimits(9, 1_000), Tail(shared_queues="node")
+        around = Surroundings(plan, 0, 1, limits, ManualClock(1), Random(1), tail=tail)
+        near = Alone()
+        self.hosts: list[TaskHost] = []
+        for number in range(1, 1 + TASKS):
+            body = plan.operators[1].operator.body
+            task = assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), around)
+            self.hosts.append(TaskHost(task, near, Kind.BLOCKING))
+        self.runners = [Runner(f"work/{number}", _failed) for number in range(TASKS)]
+        self.reader = Runner("intake", _failed)
+        self.pool = Pool(around.queues[1], self.hosts, near, self.reader, _no_runner)
+        for runner, host in zip(self.runners, self.hosts, strict=True):
+            runner.adopt(host)
+        made = offer_ring("pool", "queue")
+        name, nonce = made.segment.path.name, made.segment.nonce.hex()
+        group = NodeGroup(0, ((0, 1), (1, 2)))
+        self.node, self.other = (NodeQueue(take_ring(name, nonce, "queue"), group) for _ in range(2))
+        made.withdraw()
+        made.close()
+        self.node.pool, self.node.decode, self.other.decode = self.pool, self.pool.decode, decode_bundles
+        self.pool.draw_from(self.node)
+
+    def asleep(self, *which: int) -> None:
+        self.node.take(1)  # whoever sleeps has looked
+        for number, runner in enumerate(self.runners):
+            runner.get_up()
+            if number in which:
+                assert runner.lie_down()
+
+    def come(self, *sizes: int, bytes_each: int = 1) -> None:
+        """A frame, with bundles of so many tuples."""
+        bundles = [(number, 0, 0, number, None, [b"x" * bytes_each] * size) for number, size in enumerate(sizes)]
+        left = self.pool._read(self.hosts[0], BUNDLES, memoryview(encode(bundles)))
+        if left:
+            self.pool._receive(self.hosts[0], left)
+
+    @property
+    def here(self) -> list[int]:
+        """Tuples in each bundle of the worker's own queue."""
+        return [len(bundle[5]) for _, _, bundle in self.pool.queue._entries]
+
+    @property
+    def there(self) -> list[int]:
+        """Tuples in each record of the node's."""
+        found = []
+        while bundles := self.other.take(1)[1]:
+            found.append(sum(len(bundle[5]) for bundle in bundles))
+        return found
+
+    def close(self) -> None:
+        self.pool.draw_from(None)
+        self.pool.empty(None)
+        self.reader.do_posted()
+        for host in self.hosts:
+            host.listen()
+        self.node.close()
+        self.other.close()
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    one = Desk()
+    yield one
+    one.close()
+
+
+def test_what_comes_while_all_are_busy_goes_to_the_node_a_portion_a_record(desk: Desk) -> None:
+    desk.asleep()
+    desk.come(1, 3, 2)
+    assert (desk.here, desk.there) == ([], [1] * 6)
+
+
+def test_records_are_as_large_as_those_who_draw_want_them(desk: Desk) -> None:
+    desk.asleep()
+    desk.node.take(4)
+    desk.come(1, 3, 2)
+    assert (desk.here, desk.there) == ([], [4, 2])
+
+
+def test_tasks_that_sleep_get_a_portion_each_by_reference(desk: Desk) -> None:
+    desk.asleep(0, 2)
+    desk.come(1, 3, 2)
+    assert (desk.here, desk.there) == ([1, 1], [1] * 4)
+    assert not any(runner.idle for runner in desk.runners), "they are woken"
+
+
+def test_nobody_overtakes_what_waits_in_the_node_s_queue(desk: Desk) -> None:
+    desk.asleep(0)
+    desk.other.put(encode([(9, 0, 0, 9, None, [b"first"])]))
+    desk.node.heard()
+    desk.come(1)
+    assert (desk.here, desk.there) == ([], [1, 1])
+
+
+def test_what_does_not_fit_stays_and_holds_senders_back_when_it_is_too_much(desk: Desk) -> None:
+    desk.asleep()
+    desk.come(*[1] * 9, bytes_each=200_000)
+    assert len(desk.here) == 4, "five fill the ring"
+    assert desk.pool.rounds.room("a link") and not desk.pool.rounds.behind
+    desk.come(*[1] * 60, bytes_each=200_000)
+    assert not desk.pool.rounds.room("a link")
+    assert desk.there == [1] * 5
+
+
+def test_a_tuple_that_no_queue_is_made_for_stays(desk: Desk) -> None:
+    desk.asleep()
+    desk.come(1, bytes_each=600_000)
+    assert (desk.here, desk.there) == ([1], [])
+
+
+def test_a_task_with_nothing_of_its_own_draws_from_the_node(desk: Desk) -> None:
+    desk.other.put(encode([(5, 0, 0, 5, [7], [("s", 0, 5)])]))
+    task = desk.hosts[1].task
+    assert task.runnable
+    task.run(0)
+    assert [bundle[5] for lane in task.lanes for bundle in lane.bundles] == [[("s", 0, 5, "w")]]
+    assert not task.runnable, "it has looked, and will be told"
+
+
+def test_a_queue_that_is_no_longer_wanted_is_emptied_into_tasks_in_turn_whenever_others_put(desk: Desk) -> None:
+    for host in desk.hosts[:2]:
+        host.share(None)
+    desk.other.put(encode([(1, 0, 0, 1, None, [b"x"])]))
+    desk.pool.draw_from(None)
+    desk.pool.empty(desk.node)
+    desk.reader.do_posted()
+    for emission in (2, 3, 4):  # from a worker that has not heard of it yet
+        assert desk.reader.lie_down()
+        desk.other.put(encode([(emission, 0, 0, emission, None, [b"x"])]))
+        desk.reader.turn(wait=False)
+        desk.reader.get_up()
+    own = [[bundle[0] for bundle in host.task.queue] for host in desk.hosts[:2]]  # type: ignore[attr-defined]
+    assert own == [[1, 4], [2]]
+    assert [bundle[0] for _, _, bundle in desk.pool.queue._entries] == [3], "the third task still shares"
+    assert desk.there == []
+
+
+def test_nothing_is_passed_on_to_a_queue_that_is_no_longer_wanted(desk: Desk) -> None:
+    desk.asleep()
+    desk.pool.draw_from(None)
+    desk.come(1, 3)
+    assert (desk.here, desk.there) == ([1, 3], [])
