@@ -107,7 +107,7 @@ def test_when_one_is_replaced_nothing_of_the_old_circle_counts(workers: list[Wor
     assert old is not None
     old_nonce = old.memory.nonce
     workers[0].follow(together(1, 2, 1))
-    assert workers[0].links.offer({"group": [[0, 1], [1, 1], [2, 1]]}) is None, "that of a circle which is over"
+    assert workers[0].links.offer({"group": [[0, 1], [1, 1], [2, 1]]}) is None, "that of a node group which is over"
     for one in workers[1:]:
         one.follow(together(1, 2, 1))
     wait_until(lambda: joined(workers), 20, "a link for all")

@@ -206,7 +206,7 @@ def test_the_spare_word_is_in_nobody_s_way() -> None:
 
 
 def _topology() -> Topology:
-    topology = Topology("circles")
+    topology = Topology("groups")
     stream = topology.source("s", SimSource("s", 1), tasks=1).map("work", mark("w"), tasks=3)
     stream.map("load", mark("l"), tasks=3, grouping=least_work(len)).sink("out", SimSink(), tasks=1)
     return topology
@@ -225,6 +225,6 @@ def test_workers_of_a_machine_find_one_circle_and_its_maker_has_tasks() -> None:
     assert node_group_of(plan, load, members, 1) is None, "those behind an edge by load share by worker"
     assert load.scope("node") == "worker"
     replaced = node_group_of(plan, work, {**members, 0: Member(14, ("here", 0))}, 1)
-    assert replaced != groups[1], "a new epoch is a new circle, though it only puts"
+    assert replaced != groups[1], "a new epoch is a new node group, though it only puts"
     alone = node_group_of(plan, work, {worker: member for worker, member in members.items() if worker != 2}, 1)
     assert alone is None, "one worker with tasks needs no queue but its own"
