@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from tailrace.policy.hedging.api import MOST_HEDGES
+from tailrace.policy.hedging.api import MOST_HEDGES, Load
 from tailrace.sim import Forest, Model, Report
 from tailrace.sim.load.queues import Job
 from tailrace.sim.load.stage import StageAtWork
@@ -35,14 +35,9 @@ class Planned:
     def completed(self, root: int, now_ns: int, hedge: bool) -> None:
         del self.pending[root]
 
-    def discarded(self, hedge: bool) -> None:
-        pass
-
-    def executed(self, work_ns: int, hedge: bool) -> None:
-        assert work_ns > 0
-
-    def observed(self, utilisation: float, now_ns: int) -> None:
-        assert 0 <= utilisation <= 1
+    def observed(self, load: Load, now_ns: int) -> None:
+        assert 0 <= load.utilisation <= 1
+        assert min(load.roots, load.hedges, load.work_ns, load.unrun_ns) >= 0
 
     def due(self, now_ns: int) -> Sequence[int]:
         found = []

@@ -227,7 +227,7 @@ def test_timers_are_exact_and_the_busiest_stage_is_observed() -> None:
         def bind(self, rng: Random) -> Planned:
             half = super().bind(rng)
             due = half.due
-            half.observed = lambda share, now_ns: seen.append((share, now_ns))  # type: ignore[method-assign]
+            half.observed = lambda load, now_ns: seen.append((load.utilisation, now_ns))  # type: ignore[method-assign]
             half.due = lambda now_ns: asked.append(now_ns) or due(now_ns)  # type: ignore[func-returns-value, method-assign]
             return half
 

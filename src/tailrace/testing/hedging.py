@@ -18,7 +18,7 @@ from random import Random
 import cloudpickle
 
 from tailrace.errors import shorten
-from tailrace.policy.hedging.api import MOST_HEDGES, Hedger, HedgeRule
+from tailrace.policy.hedging.api import MOST_HEDGES, Hedger, HedgeRule, Load
 from tailrace.policy.hedging.budget import BURST, LUCKY_BURSTS
 
 MS = 1_000_000
@@ -71,7 +71,8 @@ class _Source:
         self.pending: set[int] = set()
         self.hedged: Counter[int] = Counter()
         self.hedges: list[Hedge] = []
-        self.works_ns = [0, 0]  # of first incarnations, and of hedges
+        self.work_ns = self.unrun_ns = 0
+        self.reported = (0, 0, 0, 0)  # roots, hedges, work_ns and unrun_ns by the last report
 
     def run(self, until: int) -> list[Hedge]:
         """Emit as many roots in all, and see the last of them through only if there were as many already."""
@@ -84,9 +85,14 @@ class _Source:
                 self.hedger.emitted(root, (root + 1) * EVERY_NS)
             self.send(root, False, (root + 1) * EVERY_NS)
             if root % OBSERVE_EVERY == 0:
-                self.hedger.observed(BUSY[root * len(BUSY) // until], (root + 1) * EVERY_NS)
+                self.hedger.observed(self.load(BUSY[root * len(BUSY) // until]), (root + 1) * EVERY_NS)
             self.ask((root + 1) * EVERY_NS)
         return self.hedges
+
+    def load(self, utilisation: float) -> Load:
+        complete = self.emitted - len(self.pending)
+        before, self.reported = self.reported, (complete, len(self.hedges), self.work_ns, self.unrun_ns)
+        return Load(utilisation, *(now - then for now, then in zip(self.reported, before, strict=True)))
 
     def send(self, root: int, hedge: bool, now_ns: int) -> None:
         latency_ns = self.rng.randrange(*(STUCK_NS if self.rng.random() < STUCK else QUICK_NS))
@@ -113,10 +119,9 @@ class _Source:
     def happen(self, at_ns: int, _: int, root: int, hedge: bool) -> None:
         late = root not in self.pending
         if late and hedge and self.discards and self.rule.cancels:
-            self.hedger.discarded(hedge)
+            self.unrun_ns += WORK_NS
         else:
-            self.works_ns[hedge] += WORK_NS
-            self.hedger.executed(WORK_NS, hedge)
+            self.work_ns += WORK_NS
         if not late:
             self.pending.remove(root)
             self.hedger.completed(root, at_ns, hedge)
@@ -146,7 +151,8 @@ class _Source:
         budget, issued_ns = self.rule.budget, len(self.hedges) * WORK_NS
         if budget is None or self.discards:
             return
-        allowed_ns = budget * self.works_ns[0] + LUCKY_BURSTS * BURST * WORK_NS
+        complete = self.emitted - len(self.pending)
+        allowed_ns = budget * complete * WORK_NS + LUCKY_BURSTS * BURST * WORK_NS
         if issued_ns > allowed_ns:
             raise self.broken("hedges cost no more than the budget", issued_ns=issued_ns, allowed_ns=allowed_ns)
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.policy import HedgeRule, adaptive_timeout, du_timeout, fixed_timeout, replicate
-from tailrace.policy.hedging.api import MOST_HEDGES
-from tailrace.policy.hedging.budget import BURST, Budget, Limits
+from tailrace.policy.hedging.api import MOST_HEDGES, Load
+from tailrace.policy.hedging.budget import Budget, Limits
 from tailrace.policy.hedging.latencies import UNSEEN, quantiles
 
 samples = st.lists(st.tuples(st.integers(0, 50), st.booleans()), min_size=1, max_size=60)
@@ -48,13 +48,13 @@ RULES: list[HedgeRule] = [
     replicate(0.5),
     du_timeout(),
 ]
-steps = st.lists(st.tuples(st.sampled_from("eeecxdoaw"), st.integers(0, 400)), max_size=80)
+steps = st.lists(st.tuples(st.sampled_from("eeecdoaw"), st.integers(0, 400)), max_size=80)
 
 
 @given(st.sampled_from(RULES), steps)
 @settings(max_examples=150)
 def test_any_order_of_events_keeps_the_law(rule: HedgeRule, drawn: list[tuple[str, int]]) -> None:
-    """Emissions, completions, work, discards, observations, questions, wake-ups; 0 to 400 ms apart."""
+    """Emissions, completions, load reports with and without hedges, questions, wake-ups; 0 to 400 ms apart."""
     hedger = rule.bind(Random(0))
     pending: list[int] = []
     hedged: Counter[int] = Counter()
@@ -68,10 +68,9 @@ def test_any_order_of_events_keeps_the_law(rule: HedgeRule, drawn: list[tuple[st
         elif step == "c" and pending:
             root = pending.pop(wait_ms % len(pending))
             hedger.completed(root, now_ns, root in hedged and wait_ms % 2 == 0)
-        elif step in "xd":
-            (hedger.executed(1_000, wait_ms % 2 == 0) if step == "x" else hedger.discarded(wait_ms % 2 == 0))
-        elif step == "o":
-            hedger.observed(wait_ms / 400, now_ns)
+        elif step in "od":
+            unrun_ns = 1_000 * (wait_ms % 7) if step == "d" else 0
+            hedger.observed(Load(wait_ms / 400, wait_ms % 3, wait_ms % 5, 1_000 * (wait_ms % 2), unrun_ns), now_ns)
         elif step == "w":
             now_ns = max(now_ns, hedger.wake_ns() or 0)
         for root in hedger.due(now_ns):
@@ -84,16 +83,15 @@ def test_any_order_of_events_keeps_the_law(rule: HedgeRule, drawn: list[tuple[st
 @given(st.floats(0.01, 1), st.lists(st.tuples(st.integers(1, 50), st.integers(0, 40)), max_size=60))
 def test_hedges_of_known_cost_stay_within_the_budget(share: float, drawn: list[tuple[int, int]]) -> None:
     """Roots of one size, hedges that cost as much and win; so many are wanted after each stretch of roots."""
-    budget, work_ns, hedges = Budget(Limits(share, None)), 0, 0
+    budget, complete, hedges = Budget(Limits(share, None)), 0, 0
     for roots, wanted in drawn:
         for _ in range(roots):
-            work_ns += 1_000
-            budget.executed(1_000, False)
             budget.completed(hedges=0, won=False)
-        for _ in range(wanted):
-            if budget.affords():
-                budget.spend()
-                budget.executed(1_000, True)
-                budget.completed(hedges=1, won=True)
-                hedges += 1
-        assert hedges * 1_000 <= share * work_ns + BURST * 1_000
+        granted = 0
+        while granted < wanted and budget.affords():
+            budget.spend()
+            budget.completed(hedges=1, won=True)
+            granted += 1
+        budget.observed(Load(0.5, roots + granted, granted, (roots + 2 * granted) * 1_000, 0), 0)
+        complete, hedges = complete + roots + granted, hedges + granted
+        assert hedges <= share * complete + 1e-6

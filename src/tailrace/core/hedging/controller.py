@@ -1,8 +1,7 @@
-"""Hedging: a source task emits late roots once more, as its hedger says. What comes of it is up to ``races``.
+"""Drives the hedger of one source task: tells it what happens to roots, and asks it which to hedge.
 
-What a hedger must be told about work is worked out from what all tasks together have done (``Load``), once a second,
-and shared out evenly over roots and over hedges. Hedges are charged what those before them cost, and the difference
-when it is known what they did.
+The hedger (``tailrace.policy.hedging``) decides when a root is late and whether the budget allows a hedge. The source
+task emits the hedge; ``races`` decides which emission wins and cancels the others.
 """
 
 from __future__ import annotations
@@ -13,22 +12,21 @@ from random import Random
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.ledger import Ledger, Root
-from tailrace.core.protocol.messages import Load
 from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters
-from tailrace.policy.hedging.api import MOST_HEDGES, HedgeRule
+from tailrace.policy.hedging.api import MOST_HEDGES, HedgeRule, Load
 from tailrace.policy.hedging.least_waiting import LeastWaiting
 from tailrace.policy.techniques import Tail
 from tailrace.topology import Role
 
 NEVER = 1 << 63
 
-FADE = 0.84
-"""Of what was known before, with each load: half is left after a second, in which there may be few hedges."""
-
 
 class HedgingController:
-    """The roots of one source task under one rule. Law: a root is hedged at most ``MOST_HEDGES`` times in its life."""
+    """The roots of one source task under one rule.
+
+    Law: a root is hedged at most ``MOST_HEDGES`` times in its life.
+    """
 
     def __init__(
         self,
@@ -43,20 +41,18 @@ class HedgingController:
         self.wake_ns = 0  # when to ask what is due
         self._ledger = ledger
         self._counters = counters
-        self._edges = edges  # that note where roots go
+        self._edges = edges  # those that track which task got which emission
         self._hedger = rule.bind(rng)
-        self._pending: dict[int, Root] = {}  # by the number of their first emission: what the hedger knows of
-        self._work = _WorkPerRoot()
-        self._issued = 0  # hedges since the last load
+        self._pending: dict[int, Root] = {}  # roots that the hedger knows, by their first emission
         for root in ledger:
             if not root.complete_ns and root.emissions:
                 self.emitted(root, now_ns)
 
-    # -- what happens
+    # -- events
 
     def emitted(self, root: Root, now_ns: int) -> None:
-        """A root is emitted for the first time, or again by recovery. A hedge of it is forgotten by that."""
-        if root.complete_ns:  # and not durable: a loss may have taken its rows
+        """A root is emitted for the first time, or again by recovery, which supersedes its hedges."""
+        if root.complete_ns:  # it is not durable: a loss may have taken its rows
             for edge in self._edges:
                 edge.forget(root.emissions)
         key = root.emissions[0]
@@ -66,7 +62,7 @@ class HedgingController:
             self.wake_ns = 0
 
     def completed(self, root: Root, now_ns: int, won: bool) -> None:
-        """The first incarnation of a root is complete. ``won``: it is a hedge."""
+        """One emission of a root is complete, the first to be so. ``won``: it is a hedge."""
         key = root.emissions[0]
         if self._edges:
             winner = key if len(root.emissions) == 1 else self._ledger.completed_by(root)
@@ -74,37 +70,24 @@ class HedgingController:
                 edge.completed(winner, root.emissions)
         if self._pending.pop(key, None) is None:
             return  # it was hedged under another rule
-        if self._work.root_ns:
-            self._hedger.executed(self._work.root_ns, hedge=False)
         self._hedger.completed(key, now_ns, won)
         self.wake_ns = 0
 
     def loaded(self, load: Load, now_ns: int) -> None:
-        if self._work.learn(load, self._issued):
-            self._issued = 0
-        self._charge(0)
-        self._hedger.observed(load.utilisation, now_ns)
+        self._hedger.observed(load, now_ns)
         self.wake_ns = 0
 
-    # -- what to do about it
+    # -- decisions
 
     def due(self, now_ns: int) -> list[Root]:
-        """Roots to be hedged now."""
+        """The roots to hedge now."""
         roots = [self._pending[key] for key in self._hedger.due(now_ns)]
-        self._issued += len(roots)
-        self._charge(len(roots))
         wake_ns = self._hedger.wake_ns()
         self.wake_ns = NEVER if wake_ns is None or wake_ns <= now_ns else wake_ns
         return roots
 
-    def _charge(self, hedges: int) -> None:
-        for _ in range(self._work.run.take(hedges)):
-            self._hedger.executed(self._work.root_ns, hedge=True)
-        for _ in range(self._work.spared.take(hedges)):
-            self._hedger.discarded(hedge=False)
-
     def show(self) -> None:
-        """Bring gauges up to date."""
+        """Update the gauges of this task."""
         state = self._hedger.state()
         self._counters.timeout_ns = state.timeout_ns or 0
         self._counters.hedges_left = state.hedges_left
@@ -121,52 +104,7 @@ class HedgingController:
             assert all(hedge - HEDGE in root.emissions for hedge in hedges)
 
 
-class _WorkPerRoot:
-    """What a root costs on average, and how many roots' worth of work a hedge brings and spares."""
-
-    def __init__(self) -> None:
-        self.root_ns = 0
-        self.run = _Portions()  # of a hedge: what is thrown away of it taken off
-        self.spared = _Portions()  # of the first incarnation, by a hedge
-        self._roots = self._work_ns = self._hedges = self._unrun_ns = self._unrun_hedges_ns = 0.0
-
-    def learn(self, load: Load, issued: int) -> bool:
-        """``issued``: hedges that were charged at what was known before. False if there is nothing to learn."""
-        if not (load.work_ns and load.roots):
-            return False
-        self._roots = FADE * self._roots + load.roots
-        self._work_ns = FADE * self._work_ns + load.work_ns
-        self._hedges = FADE * self._hedges + load.hedges
-        self._unrun_ns = FADE * self._unrun_ns + load.unrun_ns
-        self._unrun_hedges_ns = FADE * self._unrun_hedges_ns + load.unrun_hedges_ns
-        whole_ns = self._work_ns + self._unrun_ns + self._unrun_hedges_ns
-        self.root_ns = max(1, round(whole_ns / (self._roots + self._hedges)))
-        hedges_ns = max(1.0, self._hedges) * self.root_ns
-        self.run.correct(max(0.0, 1 - self._unrun_hedges_ns / hedges_ns), issued)
-        self.spared.correct(min(1.0, self._unrun_ns / hedges_ns), issued)
-        return True
-
-
-class _Portions:
-    """Whole things that are ``each`` on average."""
-
-    def __init__(self) -> None:
-        self.each = 0.0
-        self._owed = 0.0
-
-    def correct(self, each: float, taken: int) -> None:
-        """So many should have been ``each``. What was too much is kept back from the next."""
-        self._owed += taken * (each - self.each)
-        self.each = each
-
-    def take(self, times: int) -> int:
-        self._owed += times * self.each
-        whole = max(0, int(self._owed))
-        self._owed -= whole
-        return whole
-
-
-# -- where it is allowed
+# -- where hedging is allowed
 
 
 def reasons_against(plan: Plan) -> dict[int, str]:
@@ -188,7 +126,7 @@ def _why_not(plan: Plan, source: int) -> str:
 
 
 def check_hedging(plan: Plan, tail: Tail) -> list[str]:
-    """Sources whose roots the hedging rule has to leave alone, in words. Raises if that is all of them."""
+    """Sources whose roots must not be hedged, each with the reason. Raises ``OptionError`` if that is all of them."""
     if tail.hedge is None:
         return []
     reasons = reasons_against(plan)

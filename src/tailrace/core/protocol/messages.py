@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tailrace.policy.hedging.api import Load
 from tailrace.policy.techniques import PLAIN, Tail
 
 Address = tuple[str, int]
@@ -193,18 +194,6 @@ class Techniques:
     """The techniques that are on from now on."""
 
     tail: Tail
-
-
-@dataclass(frozen=True)
-class Load:
-    """What all tasks together have done lately, for rules that go by it."""
-
-    utilisation: float  # of the busiest operator, 0 to 1
-    roots: int  # complete
-    hedges: int  # issued
-    work_ns: int
-    unrun_ns: int  # work that was thrown away because a hedge was first, at what tuples of the operator cost
-    unrun_hedges_ns: int  # work of hedges that was thrown away
 
 
 @dataclass(frozen=True)

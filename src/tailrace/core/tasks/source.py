@@ -22,7 +22,6 @@ from tailrace.core.protocol.messages import (
     Committed,
     Drain,
     FromWorker,
-    Load,
     Passed,
     Position,
     Prefixes,
@@ -36,6 +35,7 @@ from tailrace.core.source_checks import checked, not_increasing
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.stages import Wiring
 from tailrace.errors import TailraceError, TaskError
+from tailrace.policy.hedging.api import Load
 from tailrace.policy.hedging.least_waiting import LeastWaiting
 from tailrace.policy.techniques import Tail
 

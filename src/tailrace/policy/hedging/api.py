@@ -1,38 +1,51 @@
-"""Hedging: a source emits a root again when it is late, and the first incarnation to be complete counts.
+"""Hedging: a source emits a late root once more, and the first of its emissions to complete counts.
 
-Nothing in here emits anything. Whoever drives a hedger, the simulator or the runtime, does as follows.
+A ``HedgeRule`` is what a user declares. Each source task binds a ``Hedger``, which decides about the roots of that task
+and acts on nothing itself. Its driver, the runtime or the simulator, calls
 
-``emitted`` for every root when it is first emitted, ``completed`` once for each, when its first incarnation is
-complete. ``executed`` for all work as it is reported, that of hedges marked; ``discarded`` for each tuple that is
-thrown away instead; and ``observed`` now and then with how busy the busiest operator is. After any of these, and
-whenever the moment that ``wake_ns`` names has come, ``due``: it returns the roots to emit once more now.
+- ``emitted`` when a root is first emitted, and again when recovery emits it again after a loss;
+- ``completed`` once for each root, when the first of its emissions completes;
+- ``observed`` several times a second, with the load since the last call;
+- ``due`` after any of these, and at the time that ``wake_ns`` names. It returns the roots to emit once more now.
 
-If the rule ``cancels``, a hedge goes where the least waits (``least_waiting``), and what is still queued of other
-incarnations when one is complete is thrown away. Without that, hedges only add to the load that makes roots late.
+If the rule ``cancels``, the driver sends each hedge to the task at which the least waits (``least_waiting``) and keeps
+it apart from the other emissions further down (``disjoint_halves``). When one emission completes, queued tuples of the
+others are thrown away. Without that, hedges only add to the load that makes roots late.
 
-Recovery is no business of a hedger: a root that a crash has lost is emitted again by the ledger, and that counts as
-its first emission here.
+Recovery is not hedging: the ledger emits lost roots again, and for a hedger that restarts their age.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol
 
 MOST_HEDGES = 2
-"""Of one root. One hedge in a hundred may hang as what it races does; of a third nothing was to be gained."""
+"""Hedges of one root. One hedge in a hundred may hang like the emission that it races; a third gained nothing."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """Sums over all tasks of a run since the last such report."""
+
+    utilisation: float  # of the busiest operator, 0 to 1
+    roots: int  # completed
+    hedges: int  # emitted
+    work_ns: int  # executed, for hedges and all others
+    unrun_ns: int  # work spared because another emission of the root completed first, at mean costs
 
 
 class HedgerState(NamedTuple):
-    """What a hedger goes by now, for whoever shows it. None: it has no such thing, or does not know it yet."""
+    """What a hedger goes by now, for display. ``None``: it has no such thing, or does not know it yet."""
 
     timeout_ns: int | None
     hedges_left: float | None  # that its budget pays for
 
 
 class Hedger(Protocol):
-    """The decisions of one source task.
+    """The decisions of one source task about its hedges.
 
     Law: ``due`` names only roots that were emitted and are not complete, each at most ``MOST_HEDGES`` times in its
     life; nothing before its time; and, summed over any stretch of time, no more than the budget allows. Decisions
@@ -42,20 +55,14 @@ class Hedger(Protocol):
     def emitted(self, root: int, now_ns: int) -> None: ...
 
     def completed(self, root: int, now_ns: int, hedge: bool) -> None:
-        """``hedge``: it was not the first incarnation that was complete first."""
+        """``hedge``: whether a hedge completed first."""
 
-    def executed(self, work_ns: int, hedge: bool) -> None: ...
-
-    def discarded(self, hedge: bool) -> None:
-        """A tuple of an incarnation that came too late was not run; what it would have become is not told apart."""
-
-    def observed(self, utilisation: float, now_ns: int) -> None:
-        """The share of time, 0 to 1, that the tasks of the busiest operator have lately been at work."""
+    def observed(self, load: Load, now_ns: int) -> None: ...
 
     def due(self, now_ns: int) -> Sequence[int]: ...
 
     def wake_ns(self) -> int | None:
-        """When ``due`` should be asked next if nothing else happens. None: not at all."""
+        """When to call ``due`` next if nothing else happens. ``None``: not at all."""
 
     def state(self) -> HedgerState: ...
 

@@ -1,14 +1,18 @@
-"""What hedging may cost: a share of the work that is done anyway, less where hedges lose, nothing where tasks are busy.
+"""Limits how much extra work hedges may cause: a share of all other work, less where hedges lose, none above a gate.
 
-Hedges without a budget add load when there is least room for it, and can keep a system overloaded after whatever
-overloaded it is gone. What counts is *extra* work. A hedge that is first spares the other incarnation of its root, if
-that still waits in a queue, the rest of its way: it costs next to nothing. One that loses costs all of its work. So the
-bucket pays for each hedge what hedges have lately cost, what they spared taken off, at the mean price of an execution,
-on both sides: what was spared has no other, and one hedge that stalls would empty the purse for fifty. It is filled by
-work, not by time: what hedging may cost falls with the traffic.
+Hedges without a budget add load when there is least room for it, and can keep a system overloaded after the cause of
+the overload is gone. The budget is a token bucket whose unit is the mean work of one root. Each root that completes
+adds ``share``; each hedge takes what hedges have lately cost. The bucket therefore fills with the traffic, not with
+time.
 
-Where roots are slow because of what is in them, the second incarnation is as slow as the first and loses. That shows in
-how many hedges are first, at any load, and closes the purse but for a few that keep looking.
+A hedge costs less than a root where work is spared: tuples that are thrown away because another emission of their root
+completed first. The load reports sum up all work, all roots and hedges, and all work that was thrown away, so the mean
+cost is ``1 - thrown away / (hedges * work of a root)``. Means are used on purpose: charged at its own price, one hedge
+that stalls would empty the bucket for fifty.
+
+Where roots are slow because of their content, the hedge is as slow as the first emission and loses. The share of hedges
+that win shows that at any load; when it is low, the bucket fills at a small fraction of its rate, just enough to notice
+when hedges begin to win.
 """
 
 from __future__ import annotations
@@ -18,48 +22,56 @@ from math import inf
 
 from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError, shorten
+from tailrace.policy.hedging.api import Load
 from tailrace.policy.numbers import is_number
 
 BURST = 32
-"""Mean roots that a full bucket pays for: one stall holds up about ten roots, and there may be several at once."""
+"""Capacity of the bucket in roots. One stall holds up about ten roots, and several may come at once."""
 
 LUCKY = 0.6
-"""Share of hedges that are first above which it is surely luck that makes roots slow, and more is risked."""
+"""Share of hedges that win above which roots are certainly slow by chance, and more hedges are risked."""
 
 LUCKY_BURSTS = 2
-"""A full bucket then: a second with many stalls empties one, and the timeout is long in the next."""
+"""Capacity of the bucket in bursts while hedges are lucky. A second with many stalls empties one burst."""
 
 UNTOUCHED = 0.75
-"""Of a burst: if there was never less in the bucket, much of the budget is left over."""
+"""Share of a burst. If the level never fell below it, much of the budget is left over."""
 
 WORTHLESS, WORTHWHILE = 0.25, 0.35
-"""Shares of hedges that are first: below the one the bucket fills at ``LEAST``, above the other at its full rate.
-Found by simulation: against stalls of one operator 43% of hedges win at a load of 0.9, and more below; of roots that
-are slow by what is in them 23% at most, and hedging those makes p99 worse."""
+"""Shares of hedges that win. Below the first the bucket fills at ``LEAST`` of its rate, above the second at the full
+rate, and linearly in between. Found by simulation: against stalls of one operator 43% of hedges win at a load of 0.9,
+and more at lower loads. Of roots that are slow because of their content 23% win at most, and hedging them makes p99
+worse."""
 
 LEAST = 0.02
-"""Of the full rate: enough hedges to see that they have begun to win."""
+"""Share of the full rate that buys enough hedges to notice when they begin to win."""
 
 REOPEN = 0.05
-"""A gate that has closed opens again so far below: utilisation wavers, and hedges raise it."""
+"""A closed gate opens again this far below its threshold, because utilisation fluctuates and hedges raise it."""
 
 SETTLING_NS = 5 * SECOND_NS
-"""Utilisation is averaged over about so long: stalls make it waver by a tenth from second to second."""
+"""Time over which utilisation is averaged. Stalls make it fluctuate by a tenth from second to second."""
 
-ROOTS_REMEMBERED = 1_000  # over which work is averaged
-HEDGES_REMEMBERED = 200  # over which their cost and their luck are
+ROOTS_REMEMBERED = 1_000  # for the mean work of a root
+HEDGES_REMEMBERED = 200  # for the cost and the luck of hedges
+
 DOUBT = 20
-"""Hedges' worth of prior belief: until more is known, a hedge costs a root's work, and just enough of them win. What is
-believed of their cost is forgotten as they are: beside the one or two hundred that are remembered it would make each
-seem a tenth of a root dearer than it is, for ever."""
+"""Weight, in hedges, of what is assumed at first: that a hedge costs a root, and that just enough of them win. The
+assumption about the cost fades as hedges are forgotten; kept for ever, it would make each hedge seem a tenth of a root
+dearer than it is."""
 
 CHEAPEST = 0.05
-"""Of a root's work: what a hedge is charged at least, however much hedges have spared."""
+"""Least charge for a hedge, in roots, however much work hedges have spared."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """``share`` of the work for hedges, None: no limit. No hedges above a utilisation of ``gate``, None: no gate."""
+    """Limits on hedging.
+
+    Args:
+        share: the work of hedges as a share of all other work. ``None``: no limit.
+        gate: utilisation of the busiest operator above which nothing is hedged. ``None``: no gate.
+    """
 
     share: float | None
     gate: float | None
@@ -78,130 +90,118 @@ def _is_share(value: float | None) -> bool:
 
 
 class Budget:
-    """One hedger's account.
+    """The budget of one hedger.
 
-    Law: hedges are charged at most ``share`` of all other work. Nothing is granted before some work was done, while
-    the gate is closed, or before it is known that there is room.
+    Law: hedges are charged at most ``share`` of the roots that completed, and one full bucket. No hedge is granted
+    before a root has completed, while the gate is closed, or before the first load report if there is a gate.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._share = limits.share
-        self._gate = limits.gate
-        self._closed = limits.gate is not None
-        self._utilisation = 0.0
-        self._since_ns = 0  # when it was first observed
-        self._observed_ns: int | None = None
-        self._level_ns = 0.0
-        self._least_ns = inf  # level since somebody asked
-        self._root = _Mean(ROOTS_REMEMBERED)  # work of a root, hedges aside
-        self._call = _Mean(ROOTS_REMEMBERED)  # work of one execution
-        self._root_so_far_ns = 0
-        self._hedges = 0.0  # issued, of which the last few hundred are remembered
-        self._extra_ns = 0.0  # what they cost
-        self._doubt = float(DOUBT)  # beside them
-        self._settled = 0.0  # those whose root is complete
-        self._won = 0.0
-
-    def executed(self, work_ns: int, hedge: bool) -> None:
-        if hedge:
-            self._extra_ns += self._call.value
-            return
-        self._root_so_far_ns += work_ns
-        self._call.add(work_ns)
-        if self._share is not None:
-            full_ns = (LUCKY_BURSTS if self.lucky() else 1) * BURST * self._root.value
-            earned_ns = self._share * self.worth() * work_ns
-            self._level_ns = min(self._level_ns + earned_ns, max(self._level_ns, full_ns))
-
-    def discarded(self, hedge: bool) -> None:
-        """A tuple was thrown away unrun. That it would have become others is not counted: they may be cheap."""
-        if not hedge:
-            self._extra_ns -= self._call.value
+        self._gate = _Gate(limits.gate)
+        self._level = 0.0  # in roots, as all amounts here
+        self._lowest = inf  # level since the last call of left_over()
+        self._emissions = 0.0  # recent roots and hedges in load reports, for the mean work of a root
+        self._whole_ns = 0.0  # their work, including what was thrown away
+        self._hedges = 0.0  # recent hedges in load reports
+        self._spared = 0.0  # work they spared
+        self._doubt = float(DOUBT)
+        self._settled = 0.0  # recent hedges whose root is complete
+        self._won = 0.0  # hedges that completed first
 
     def completed(self, hedges: int, won: bool) -> None:
-        """A root with so many hedges, one of which was first or not."""
-        if self._call.value:  # a root is not free because nobody has said yet what work it was
-            self._root.add(self._root_so_far_ns)
-        self._root_so_far_ns = 0
+        """A root of this source has completed.
+
+        Args:
+            hedges: how many hedges it had.
+            won: whether one of them completed first.
+        """
         if hedges:
             self._settled += hedges
             self._won += won
             if self._settled > HEDGES_REMEMBERED:
                 self._settled /= 2
                 self._won /= 2
+        if self._share is not None:
+            full = (LUCKY_BURSTS if self.lucky() else 1) * BURST
+            self._level = min(self._level + self._share * self.worth(), max(self._level, full))
 
-    def observed(self, utilisation: float, now_ns: int) -> None:
-        if self._gate is None:
-            return
-        if self._observed_ns is None:
-            self._observed_ns = self._since_ns = now_ns
-            self._utilisation = utilisation
-        elapsed_ns, self._observed_ns = now_ns - self._observed_ns, now_ns
-        memory_ns = min(SETTLING_NS, max(1, now_ns - self._since_ns))
-        self._utilisation += (utilisation - self._utilisation) * min(1.0, elapsed_ns / memory_ns)
-        self._closed = self._utilisation > self._gate - (REOPEN if self._closed else 0)
+    def observed(self, load: Load, now_ns: int) -> None:
+        """Learn from a load report what hedges cost, and whether there is room for them."""
+        self._gate.observed(load.utilisation, now_ns)
+        self._emissions += load.roots + load.hedges
+        self._whole_ns += load.work_ns + load.unrun_ns
+        if self._emissions > ROOTS_REMEMBERED:
+            self._whole_ns *= ROOTS_REMEMBERED / self._emissions
+            self._emissions = ROOTS_REMEMBERED
+        self._hedges += load.hedges
+        if self._whole_ns:
+            self._spared += load.unrun_ns * self._emissions / self._whole_ns
+        if self._hedges > HEDGES_REMEMBERED:
+            fade = HEDGES_REMEMBERED / self._hedges
+            self._hedges = HEDGES_REMEMBERED
+            self._spared *= fade
+            self._doubt *= fade
 
     def affords(self) -> bool:
-        if self._closed:
+        if self._gate.closed:
             return False
-        return self._share is None or 0 < self.cost_ns() <= self._level_ns
+        return self._share is None or self.cost() <= self._level
 
     def spend(self) -> None:
-        """One hedge."""
-        self._level_ns -= self.cost_ns()
-        self._least_ns = min(self._least_ns, self._level_ns)
-        self._hedges += 1
-        if self._hedges > HEDGES_REMEMBERED:
-            self._hedges /= 2
-            self._extra_ns /= 2
-            self._doubt /= 2
+        """Pay for one hedge."""
+        self._level -= self.cost()
+        self._lowest = min(self._lowest, self._level)
 
     def left(self) -> float | None:
-        """How many hedges can be paid for now. None: as many as there may be."""
-        if self._closed:
+        """How many hedges the level pays for now. ``None``: there is no limit."""
+        if self._gate.closed:
             return 0.0
-        if self._share is None:
-            return None
-        return self._level_ns / self.cost_ns() if self.cost_ns() else 0.0
+        return None if self._share is None else self._level / self.cost()
 
-    def cost_ns(self) -> float:
-        """What a hedge costs, as far as is known."""
-        root_ns = self._root.value
-        return max(CHEAPEST * root_ns, (self._extra_ns + self._doubt * root_ns) / (self._hedges + self._doubt))
+    def cost(self) -> float:
+        """What a hedge costs in roots, by what is known so far."""
+        known = self._hedges + self._doubt
+        return max(CHEAPEST, (known - self._spared) / known)
 
     def luck(self) -> float:
-        """The share of hedges that are first."""
+        """The share of hedges that win."""
         return (self._won + WORTHWHILE * DOUBT) / (self._settled + DOUBT)
 
     def lucky(self) -> bool:
         return self.luck() > LUCKY
 
     def worth(self) -> float:
-        """0 to 1, by how many hedges are first."""
+        """The share of the full rate at which the bucket fills, by the luck of hedges."""
         return min(1.0, max(LEAST, (self.luck() - WORTHLESS) / (WORTHWHILE - WORTHLESS)))
 
     def left_over(self) -> bool:
-        """Whether hedges are lucky, and most of a burst was there at any time since this was last asked."""
-        least_ns, self._least_ns = min(self._least_ns, self._level_ns), inf
-        return self.lucky() and least_ns > UNTOUCHED * BURST * self._root.value
+        """Whether hedges are lucky and most of a burst was there at any time since the last call."""
+        lowest, self._lowest = min(self._lowest, self._level), inf
+        return self.lucky() and lowest > UNTOUCHED * BURST
 
     def payable(self) -> float:
-        """The share of roots that can be hedged, in the long run."""
-        if self._share is None or not self._root.value:
-            return 1.0
-        return min(1.0, self._share * self.worth() * self._root.value / self.cost_ns())
+        """The share of roots that can be hedged in the long run."""
+        return 1.0 if self._share is None else min(1.0, self._share * self.worth() / self.cost())
 
 
-class _Mean:
-    """Of the last samples, as many as are remembered."""
+class _Gate:
+    """Closed while mean utilisation is above a threshold, and before it is known. Without a threshold always open."""
 
-    __slots__ = ("_count", "_most", "value")
+    def __init__(self, threshold: float | None) -> None:
+        self.closed = threshold is not None
+        self._threshold = threshold
+        self._utilisation = 0.0
+        self._first_ns: int | None = None  # time of the first observation
+        self._last_ns = 0
 
-    def __init__(self, most: int) -> None:
-        self.value = 0.0
-        self._count = 0
-        self._most = most
-
-    def add(self, sample: float) -> None:
-        self._count = min(self._count + 1, self._most)
-        self.value += (sample - self.value) / self._count
+    def observed(self, utilisation: float, now_ns: int) -> None:
+        if self._threshold is None:
+            return
+        if self._first_ns is None:
+            self._first_ns = self._last_ns = now_ns
+            self._utilisation = utilisation
+        elapsed_ns, self._last_ns = now_ns - self._last_ns, now_ns
+        memory_ns = min(SETTLING_NS, max(1, now_ns - self._first_ns))
+        self._utilisation += (utilisation - self._utilisation) * min(1.0, elapsed_ns / memory_ns)
+        self.closed = self._utilisation > self._threshold - (REOPEN if self.closed else 0)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tailrace.policy.hedging.adaptive import PERIOD_NS, SHARES, algorithm_1
-from tailrace.policy.hedging.api import HedgerState
+from tailrace.policy.hedging.api import HedgerState, Load
 from tailrace.policy.hedging.latencies import UNSEEN, quantiles
 
 
@@ -40,13 +40,7 @@ class _StormHedger:
         self._latencies.append(max(0, now_ns - self._pending.pop(root)))
         self._replayed.discard(root)
 
-    def executed(self, work_ns: int, hedge: bool) -> None:
-        pass
-
-    def discarded(self, hedge: bool) -> None:
-        pass
-
-    def observed(self, utilisation: float, now_ns: int) -> None:
+    def observed(self, load: Load, now_ns: int) -> None:
         pass
 
     def due(self, now_ns: int) -> Sequence[int]:

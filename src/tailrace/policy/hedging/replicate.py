@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tailrace.errors import OptionError, shorten
-from tailrace.policy.hedging.api import HedgerState
+from tailrace.policy.hedging.api import HedgerState, Load
 from tailrace.policy.hedging.budget import Budget, Limits
 from tailrace.policy.numbers import is_number
 
@@ -30,14 +30,8 @@ class _Replicator:
         self._drawn.pop(root, None)
         self._budget.completed(int(self._pending.pop(root)), hedge)
 
-    def executed(self, work_ns: int, hedge: bool) -> None:
-        self._budget.executed(work_ns, hedge)
-
-    def discarded(self, hedge: bool) -> None:
-        self._budget.discarded(hedge)
-
-    def observed(self, utilisation: float, now_ns: int) -> None:
-        self._budget.observed(utilisation, now_ns)
+    def observed(self, load: Load, now_ns: int) -> None:
+        self._budget.observed(load, now_ns)
 
     def due(self, now_ns: int) -> Sequence[int]:
         """What cannot be paid for at once is not replicated."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tailrace.policy.hedging.api import MOST_HEDGES, HedgerState
+from tailrace.policy.hedging.api import MOST_HEDGES, HedgerState, Load
 from tailrace.policy.hedging.budget import Budget, Limits
 from tailrace.policy.hedging.latencies import UNSEEN
 
@@ -81,14 +81,8 @@ class TimedHedger:
     def took(self, latency_ns: int, hedge: bool) -> None:
         """A root was complete, so long after its first emission."""
 
-    def executed(self, work_ns: int, hedge: bool) -> None:
-        self.budget.executed(work_ns, hedge)
-
-    def discarded(self, hedge: bool) -> None:
-        self.budget.discarded(hedge)
-
-    def observed(self, utilisation: float, now_ns: int) -> None:
-        self.budget.observed(utilisation, now_ns)
+    def observed(self, load: Load, now_ns: int) -> None:
+        self.budget.observed(load, now_ns)
 
     def due(self, now_ns: int) -> Sequence[int]:
         due = []

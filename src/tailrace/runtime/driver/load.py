@@ -1,4 +1,4 @@
-"""What the coordinator tells replay rules about load, from the counters that tasks send it anyway.
+"""What the coordinator tells hedging rules about load, from the counters that tasks send it anyway.
 
 Tasks are looked at over the time between two of their own snapshots: these are as old as they are, on clocks of their
 own. An operator that runs several calls at once is busy by how many of those it could.
@@ -6,11 +6,12 @@ own. An operator that runs several calls at once is busy by how many of those it
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from tailrace.core.plan.plan import OperatorPlan, Plan
-from tailrace.core.protocol.messages import Load
 from tailrace.metrics.counters import TaskKey, TaskSnapshot
+from tailrace.policy.hedging.api import Load
 from tailrace.topology import Role
 
 Pair = tuple[TaskSnapshot, TaskSnapshot]
@@ -22,6 +23,10 @@ class LoadMeter:
 
     def __init__(self, plan: Plan) -> None:
         self._operators = plan.operators
+        self._upstream = [
+            [plan.operators[edge.upstream].name for edge in plan.edges if edge.downstream == operator.index]
+            for operator in plan.operators
+        ]
         self._before: dict[TaskKey, TaskSnapshot] = {}
 
     def measure(self, snapshots: Iterable[TaskSnapshot]) -> Load | None:
@@ -39,19 +44,26 @@ class LoadMeter:
             roots=_delta(roots, "completed"),
             hedges=_delta(roots, "hedges"),
             work_ns=_delta(others, "busy_ns"),
-            unrun_ns=self._unrun_ns(others, "unrun"),
-            unrun_hedges_ns=self._unrun_ns(others, "unrun_hedges"),
+            unrun_ns=self._unrun_ns(pairs),
         )
 
-    def _unrun_ns(self, pairs: list[Pair], name: str) -> int:
-        """What tuples that were thrown away would have taken, if as long as others of their operator ever did."""
-        unrun_ns = 0
-        for operator in self._operators:
-            own = [pair for pair in pairs if pair[1].operator == operator.name]
-            received = sum(now.received for _, now in own)
-            if received:
-                unrun_ns += _delta(own, name) * sum(now.busy_ns for _, now in own) // received
-        return unrun_ns
+    def _unrun_ns(self, pairs: list[Pair]) -> int:
+        """Work that was thrown away: each tuple at what it and all that it becomes take on average."""
+        received, busy_ns, unrun = Counter[str](), Counter[str](), Counter[str]()
+        for then, now in pairs:
+            received[now.operator] += now.received
+            busy_ns[now.operator] += now.busy_ns
+            unrun[now.operator] += now.unrun - then.unrun + now.unrun_hedges - then.unrun_hedges
+        after_ns: dict[str, float] = {}  # what a tuple that an operator has run leads to
+        unrun_ns = 0.0
+        for operator in reversed(self._operators):  # they are in topological order
+            whole_ns = after_ns.get(operator.name, 0.0) + busy_ns[operator.name] / max(1, received[operator.name])
+            unrun_ns += unrun[operator.name] * whole_ns
+            upstream = self._upstream[operator.index]
+            sent = sum(received[name] for name in upstream)
+            for name in upstream if sent else ():
+                after_ns[name] = after_ns.get(name, 0.0) + whole_ns * received[operator.name] / sent
+        return int(unrun_ns)
 
     def _utilisation(self, operator: OperatorPlan, pairs: list[Pair]) -> float:
         at_once = operator.operator.options.get("concurrency", 1) if operator.is_async else 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.policy.hedging.api import MOST_HEDGES, HedgerState
+from tailrace.policy.hedging.api import MOST_HEDGES, HedgerState, Load
 
 
 class _EagerHedger:
@@ -36,13 +36,7 @@ class _EagerHedger:
         del self._hedges[root]  # once for each
         self._due.pop(root, None)
 
-    def executed(self, work_ns: int, hedge: bool) -> None:
-        pass
-
-    def discarded(self, hedge: bool) -> None:
-        pass
-
-    def observed(self, utilisation: float, now_ns: int) -> None:
+    def observed(self, load: Load, now_ns: int) -> None:
         pass
 
     def due(self, now_ns: int) -> Sequence[int]:

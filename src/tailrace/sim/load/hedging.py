@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.policy.hedging.api import MOST_HEDGES, HedgeRule
+from tailrace.policy.hedging.api import MOST_HEDGES, HedgeRule, Load
 from tailrace.policy.hedging.least_waiting import LeastWaiting
 from tailrace.sim.load.agenda import WAKE, Agenda
 from tailrace.sim.load.roots import Roots
@@ -43,6 +43,8 @@ class Hedging:
         self.armed_ns = [NEVER] * len(self.hedgers)
         self.edges: dict[int, list[LeastWaiting]] = {}  # of each sender, those along which its roots take turns
         self.work_ns = [0, 0]  # of first incarnations, and of hedges
+        self.unrun_ns = 0.0
+        self.reported = (0, 0, 0, 0)  # roots, hedges, work_ns and unrun_ns by the last report
         self.issued = 0
         self.won = 0
         self.observations: deque[tuple[int, Sequence[tuple[int, int]]]] = deque(maxlen=WINDOW + 1)
@@ -64,17 +66,11 @@ class Hedging:
         self.touched[sender] = None
 
     def executed(self, incarnation: int, duration_ns: int) -> None:
-        again, root = divmod(incarnation, self.roots.count)
-        self.work_ns[again > 0] += duration_ns
-        sender = self.senders[root]
-        self.hedgers[sender].executed(duration_ns, hedge=bool(again))
-        self.touched[sender] = None
+        self.work_ns[incarnation >= self.roots.count] += duration_ns
 
-    def discarded(self, incarnation: int) -> None:
-        again, root = divmod(incarnation, self.roots.count)
-        sender = self.senders[root]
-        self.hedgers[sender].discarded(hedge=bool(again))
-        self.touched[sender] = None
+    def discarded(self, work_ns: float) -> None:
+        """Work was thrown away, at mean costs."""
+        self.unrun_ns += work_ns
 
     def completed(self, incarnation: int) -> None:
         again, root = divmod(incarnation, self.roots.count)
@@ -108,11 +104,18 @@ class Hedging:
             (now - then) / (tasks * (now_ns - then_ns)) for (now, tasks), (then, _) in zip(busy, before, strict=True)
         ]
         self.observations.append((now_ns, busy))
+        load = self.load(max(shares))
         for sender, hedger in enumerate(self.hedgers):
-            hedger.observed(max(shares), now_ns)
+            hedger.observed(load, now_ns)
             self.touched[sender] = None
         if len(self.roots.latencies_ns) < self.roots.count:
             self.agenda.push(now_ns + OBSERVE_EVERY_NS, WAKE, self, NOBODY, 0, None)
+
+    def load(self, utilisation: float) -> Load:
+        """What all tasks have done since the last report."""
+        before = self.reported
+        now = self.reported = (len(self.roots.latencies_ns), self.issued, sum(self.work_ns), int(self.unrun_ns))
+        return Load(utilisation, *(after - earlier for after, earlier in zip(now, before, strict=True)))
 
     def turn(self) -> None:
         """Ask those that were told something."""

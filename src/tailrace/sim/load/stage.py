@@ -255,7 +255,7 @@ class StageAtWork:
     def pass_on(self, task: int, index: int, incarnation: int) -> None:
         """Send what the tuple became, unless another incarnation of its root is complete."""
         if self.hedging is not None and self.cancels and self.roots.is_done(incarnation):
-            self.hedging.discarded(incarnation)
+            self.hedging.discarded(self.expected_ns(index) - self.mean_ns())
             return
         for child in self.children[index]:
             stage, first_sender = self.ways[self.stage_of[child]]
@@ -279,7 +279,7 @@ class StageAtWork:
         self.dropped += 1
         self.on_the_way[incarnation] -= 1
         if self.hedging is not None:
-            self.hedging.discarded(incarnation)
+            self.hedging.discarded(self.expected_ns(job[0]))
         if self.receivers:
             receiver = self.receivers[chosen]
             receiver.dropped(sender, attached, len(self.queues[chosen]), self.agenda.now_ns)
@@ -297,6 +297,16 @@ class StageAtWork:
         receiver.outbox.clear()
 
     # -- all of it
+
+    def expected_ns(self, index: int) -> float:
+        """What a tuple and all that it becomes will take, at mean durations."""
+        stages = [self.ways[self.stage_of[child]][0] for child in self.children[index]]
+        after_ns = sum(stage.expected_ns(child) for child, stage in zip(self.children[index], stages, strict=True))
+        return self.mean_ns() + after_ns
+
+    def mean_ns(self) -> float:
+        """The mean duration of an execution so far."""
+        return sum(self.busy_ns) / max(1, sum(self.executed))
 
     def busy_until_ns(self, now_ns: int) -> int:
         """Time that all tasks together have been at work."""

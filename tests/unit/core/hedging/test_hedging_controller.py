@@ -12,18 +12,18 @@ import tailrace as tr
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.connector import SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.hedging.controller import NEVER, _WorkPerRoot, check_hedging
+from tailrace.core.hedging.controller import NEVER, check_hedging
 from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.ledger import LedgerLimits, Root
-from tailrace.core.protocol.messages import Load, Position, Recover, Techniques
+from tailrace.core.protocol.messages import Position, Recover, Techniques
 from tailrace.core.routing.router import turn_of
 from tailrace.core.tasks.source import SourceTask
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.policy.groupings.api import Grouping
 from tailrace.policy.groupings.pull.receiver import Credit
-from tailrace.policy.hedging.api import HedgeRule
+from tailrace.policy.hedging.api import HedgeRule, Load
 from tailrace.policy.techniques import PLAIN, Tail
 from tailrace.runtime.driver.load import LoadMeter
 from tailrace.sim.faults.topologies import SimSink, SimSource
@@ -345,7 +345,7 @@ def test_nothing_is_hedged_before_there_is_work_to_pay_for_it() -> None:
     assert kit.figures()[0] == 0
     for root in kit.roots[:4]:
         kit.complete(root.emissions[0])
-    kit.task.handle(Load(0.3, roots=1000, hedges=0, work_ns=1000 * MS, unrun_ns=0, unrun_hedges_ns=0))
+    kit.task.handle(Load(0.3, roots=1000, hedges=0, work_ns=1000 * MS, unrun_ns=0))
     kit.task.read(8)
     for root in kit.roots[5:]:
         kit.complete(root.emissions[0])
@@ -402,47 +402,6 @@ def test_a_topology_in_which_nothing_may_be_hedged_is_refused() -> None:
 # -- what it costs
 
 
-def test_work_is_shared_out_over_roots_and_over_hedges() -> None:
-    work = _WorkPerRoot()
-    # 100 roots and 20 hedges of 2 ms each: 220 ms were run, 5 of firsts and 15 of hedges thrown away.
-    work.learn(Load(0.5, roots=100, hedges=20, work_ns=220 * MS, unrun_ns=5 * MS, unrun_hedges_ns=15 * MS), issued=0)
-    assert work.root_ns == 2 * MS
-    assert sum(work.run.take(1) for _ in range(800)) == work.run.take(800) == 800 * (40 - 15) // 40
-    assert work.spared.take(800) == 800 * 5 // 2 // 20
-    work.learn(Load(0.0, roots=0, hedges=0, work_ns=0, unrun_ns=0, unrun_hedges_ns=0), issued=0)
-    assert work.root_ns == 2 * MS, "a second in which nothing happens says nothing"
-
-
-def test_hedges_are_charged_the_difference_when_it_is_known_what_they_did() -> None:
-    work = _WorkPerRoot()
-    work.learn(Load(0.5, roots=100, hedges=0, work_ns=100 * MS, unrun_ns=0, unrun_hedges_ns=0), issued=0)
-    assert (work.run.take(20), work.spared.take(20)) == (20, 0), "nothing is known of hedges"
-    work.learn(Load(0.5, roots=100, hedges=20, work_ns=95 * MS, unrun_ns=15 * MS, unrun_hedges_ns=10 * MS), issued=20)
-    assert (work.run.take(0), work.spared.take(0)) == (0, 15)
-    assert (work.run.take(20), work.spared.take(20)) == (0, 15), "of the first twenty ten were too many"
-    assert (work.run.take(20), work.spared.take(20)) == (10, 15)
-
-
-def test_a_root_costs_what_those_of_the_last_second_or_so_did() -> None:
-    work = _WorkPerRoot()
-    work.learn(Load(0.5, roots=100, hedges=0, work_ns=100 * MS, unrun_ns=0, unrun_hedges_ns=0), issued=0)
-    work.learn(Load(0.5, roots=10, hedges=0, work_ns=100 * MS, unrun_ns=0, unrun_hedges_ns=0), issued=0)
-    assert MS < work.root_ns < 3 * MS, "ten slow ones weigh as ten"
-
-
-def test_hedges_are_charged_by_the_next_load_that_tells_something() -> None:
-    kit = Kit()
-    hedging = kit.task.hedging
-    assert hedging is not None
-    kit.task.read(1)
-    kit.pass_ms(20)
-    assert hedging._issued == 1
-    hedging.loaded(Load(0.0, roots=0, hedges=0, work_ns=0, unrun_ns=0, unrun_hedges_ns=0), kit.clock())
-    assert hedging._issued == 1
-    hedging.loaded(Load(0.5, roots=9, hedges=1, work_ns=20 * MS, unrun_ns=0, unrun_hedges_ns=0), kit.clock())
-    assert hedging._issued == 0
-
-
 def test_load_is_measured_between_snapshots() -> None:
     topology = Topology("t")
     topology.source("s", SimSource("s", 5)).map("a", str, tasks=2).sink("out", SimSink())
@@ -458,4 +417,25 @@ def test_load_is_measured_between_snapshots() -> None:
 
     assert meter.measure(snapshots(100, 0, 0)) is None, "no room is no news"
     load = meter.measure(snapshots(1100, 600, 50))
-    assert load == Load(0.6, roots=50, hedges=5, work_ns=1200, unrun_ns=5 * 12, unrun_hedges_ns=2 * 12)
+    assert load == Load(0.6, roots=50, hedges=5, work_ns=1200, unrun_ns=7 * 12)
+
+
+def test_a_tuple_that_is_thrown_away_spares_all_that_it_would_have_become() -> None:
+    """Two operators in a row and a third behind both: each tuple of the first becomes two of the second."""
+    topology = Topology("t")
+    first = topology.source("s", SimSource("s", 5)).map("first", str)
+    second = first.map("second", str)
+    tr.union(first, second).sink("out", SimSink())
+    meter = LoadMeter(make_plan(topology, 1))
+
+    def snapshots(unrun: int) -> list[TaskSnapshot]:
+        return [
+            TaskSnapshot("s", 0, received=100, at_ns=1),
+            TaskSnapshot("first", 0, received=100, busy_ns=1_000, unrun=unrun, at_ns=1),
+            TaskSnapshot("second", 0, received=200, busy_ns=6_000, unrun_hedges=unrun, at_ns=1),
+            TaskSnapshot("out", 0, received=300, busy_ns=300, at_ns=1),
+        ]
+
+    assert meter.measure(snapshots(0)) is None
+    load = meter.measure(snapshots(5))
+    assert load is not None and load.unrun_ns == 5 * (10 + 1 + 2 * (30 + 1)) + 5 * (30 + 1)
