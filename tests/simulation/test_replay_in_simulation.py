@@ -78,9 +78,7 @@ def test_rules_by_name() -> None:
     assert named_hedge("fixed_timeout=20") == fixed_timeout(20)
     assert named_hedge("replicate=0.2") == replicate(0.2)
     for text in ("adaptive", "adaptive_timeout=3"):
-        with pytest.raises(
-            OptionError, match=f"unknown hedging rule: hedge={text}: did you mean (one of )?adaptive_time"
-        ):
+        with pytest.raises(OptionError, match=f"unknown hedging rule: hedge={text}: did you mean (one of )?adaptive"):
             named_hedge(text)
     with pytest.raises(OptionError, match=r"a hedging rule needs a number: hedge=replicate=: did you mean"):
         named_hedge("replicate=")

@@ -16,7 +16,7 @@ from typing import Any
 
 from tailrace.errors import shorten
 from tailrace.policy.groupings.api import ALL, FIRST, HELD
-from tailrace.policy.groupings.feedback import FeedbackGrouping, Message, hears_many
+from tailrace.policy.groupings.feedback import FeedbackGrouping, Message
 
 MAX_MESSAGE_BYTES = 65_536
 """Pickled. Feedback is there to save time, not to fill links."""
@@ -144,7 +144,7 @@ class _Stage:
 
     def receive(self, task: int, sent: Sent) -> None:
         receiver = self.receivers[task]
-        if sent[3] is None and hears_many(receiver) and self.rng.random() < TOLD:
+        if sent[3] is None and self.rng.random() < TOLD:
             receiver.received_many(sent[0], 1, self.now_ns)
         else:
             receiver.received(sent[0], sent[3], self.now_ns)
@@ -160,16 +160,14 @@ class _Stage:
     def finish(self, task: int, duration_ns: int) -> None:
         sender, _, value, attached = self.queues[task].popleft()
         self.executed += 1
-        receiver: Any = self.receivers[task]
-        if hasattr(receiver, "late_ns"):
-            receiver.late_ns = self.rng.choice(LATE_NS)
+        self.receivers[task].late_ns = self.rng.choice(LATE_NS)
         queued, run = len(self.queues[task]), self.runs[task]
         dropped = self.rng.random() < DROPPED
         if run and (run[0][0] != sender or dropped or attached is not None):
             self.tell_of_run(task, queued + 1)
         if dropped:
             self.receivers[task].dropped(sender, attached, queued, self.now_ns)
-        elif attached is None and hears_many(self.receivers[task]):
+        elif attached is None:
             run.append((sender, value, duration_ns))
             if not queued or self.rng.random() < TOLD:
                 self.tell_of_run(task, queued)
@@ -181,7 +179,6 @@ class _Stage:
 
     def tell_of_run(self, task: int, queued: int) -> None:
         receiver, run = self.receivers[task], self.runs[task]
-        assert hears_many(receiver)
         senders, values, durations_ns = zip(*run, strict=True)
         run.clear()
         receiver.executed_many(senders[0], values, durations_ns, queued, self.now_ns)

@@ -20,7 +20,7 @@ from tailrace.core.plan.plan import EdgePlan, Plan
 from tailrace.core.routing.router import NOTE, UNTRACKED, FeedbackMessage, Origin
 from tailrace.errors import TailraceError, shorten
 from tailrace.metrics.counters import TaskCounters
-from tailrace.policy.groupings.feedback import BulkReceiver, Message, Receiver, Silent, has_feedback, hears_many
+from tailrace.policy.groupings.feedback import Message, Receiver, has_feedback
 
 LATE_NS = 10 * MILLISECOND_NS
 """After this time it is urgent to tell something. After as many such times as the worker has tasks it is told whatever
@@ -74,8 +74,6 @@ class FeedbackReceiver:
         self.patient = False  # whether what arrives may be told after the next call
         self._deaf = False  # whether nobody wants to hear what arrives
         self._awaited = False  # whether senders wait to hear of what has been run
-        self._many: dict[int, BulkReceiver] = {}  # those of them that hear of many at once
-        self._late: list[Any] = []  # halves that want to know how late they hear
         self._done: deque[Run] = deque()
         self._untold = 0  # tuples in there; this and the next are about right where several threads add to them
         self._untold_ns = 0  # for which tasks were busy
@@ -100,13 +98,10 @@ class FeedbackReceiver:
             assert has_feedback(edge.grouping)
             half = edge.grouping.bind_receiver(self._task, downstream.tasks, upstream.tasks, self._rng)
             self._halves[edge.index] = half
-            if hears_many(half):
-                self._many[edge.index] = half
-        self._late = [half for half in self._halves.values() if hasattr(half, "late_ns")]
-        patient = all(getattr(half, "patient", False) for half in self._halves.values())
-        self.patient = patient and self.hears_one
-        self._awaited = any(getattr(half, "awaited", False) for half in self._halves.values())
-        self._deaf = all(isinstance(half, Silent) and not half.hears_arrivals for half in self._halves.values())
+        halves = self._halves.values()
+        self.patient = self.hears_one and all(half.arrivals_can_wait for half in halves)
+        self._awaited = any(half.senders_wait for half in halves)
+        self._deaf = not any(half.hears_arrivals for half in halves)
         self._post()
 
     # -- what happens
@@ -193,8 +188,9 @@ class FeedbackReceiver:
         now_ns = self._clock()
         ended, arrivals, spent_ns = self._done, self._arrivals, 0
         awaited = self._awaited and self._long
-        for half in self._late:
-            half.late_ns = now_ns - self._first_ns if self._untold else 0
+        late_ns = now_ns - self._first_ns if self._untold else 0
+        for half in self._halves.values():
+            half.late_ns = late_ns
         self._untold = self._untold_ns = 0
         known = len(ended)  # what ends from here on, in another thread, may not be among the arrivals below
         while self._unheard:
@@ -248,11 +244,11 @@ class FeedbackReceiver:
 
     def _received(self, part: tuple[Origin, int, Sequence[Message | None] | None], now_ns: int) -> None:
         (edge, sender, _), tuples, said = part
-        if said is None and edge in self._many:
-            self._many[edge].received_many(sender, tuples, now_ns)
-            return
         half = self._halves[edge]
-        for message in said or [None] * tuples:
+        if said is None:
+            half.received_many(sender, tuples, now_ns)
+            return
+        for message in said:
             half.received(sender, message, now_ns)
 
     def _executed(self, run: Run, now_ns: int) -> None:
@@ -263,8 +259,8 @@ class FeedbackReceiver:
             if len(values) == 1 and durations_ns is not None:
                 message = None if said is None else said[0]
                 self._halves[edge].executed(sender, values[0], message, durations_ns[0], self._queued, now_ns)
-            elif durations_ns is not None and said is None and edge in self._many:
-                self._many[edge].executed_many(sender, values, durations_ns, self._queued, now_ns)
+            elif durations_ns is not None and said is None:
+                self._halves[edge].executed_many(sender, values, durations_ns, self._queued, now_ns)
             else:
                 self._ended_one_by_one(self._halves[edge], sender, run, now_ns)
         except AssertionError:

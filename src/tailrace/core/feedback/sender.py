@@ -71,9 +71,9 @@ class FeedbackSender(LaneOut):
 
     def state(self) -> EdgeState:
         """For whoever shows it. What was estimated counts from the last membership on."""
-        estimated = getattr(self._half, "estimated", None)
+        estimated = self._half.estimated
         tuples, total_ns = (estimated.tuples, int(estimated.total_ns)) if estimated is not None else (0, 0)
-        return EdgeState(self.edge.index, len(self.line), getattr(self._half, "credits", 0), tuples, total_ns)
+        return EdgeState(self.edge.index, len(self.line), self._half.credits, tuples, total_ns)
 
     def bind(self, version: int) -> None:
         """Begin anew under a newer membership, with the tuples in line."""

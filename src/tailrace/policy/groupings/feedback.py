@@ -1,27 +1,29 @@
-"""Groupings that look at load: a half at each sender that chooses, a half at each task that reports, messages between.
+"""Load-aware groupings: a chooser at each sender, a receiver at each task, and feedback messages between them.
 
-Nothing in here sends anything. Whoever drives the halves, the simulator or the runtime, does as follows, and carries
-all that goes from one sender to one task, tuples and messages, in order, and so what goes back.
+Choosers derive from ``FeedbackChooser`` and receivers from ``Receiver``, which have defaults for all that a grouping
+does not need. Neither sends anything itself. A driver (the runtime, or a simulator) carries tuples and messages, in
+order between any two tasks, and calls the two sides as follows.
 
-At a sender: ``tick(now_ns)``, then ``choose_many(values)``. A tuple whose choice is ``HELD`` goes to the end of the
-sender's line. Where it is ``FIRST - task`` it goes there too, and the first in line goes to that task. ``hear`` returns
-tasks, one for each tuple that now leaves the front of that line; it may choose them as they are read, which is at once
-and to the end. After either call ``attached`` holds messages that
-travel with tuples, by position in the list just returned, and ``outbox`` messages that travel alone; the driver empties
-both.
+At a sender: ``tick(now_ns)``, then ``choose_many(values)``. A tuple whose choice is ``HELD`` joins the end of the
+sender's held queue. If the choice is ``FIRST - task`` the tuple joins that queue too, and the first tuple of the queue
+goes to that task. ``hear`` returns tasks, one for each tuple that now leaves the front of the held queue; the driver
+reads this iterable at once and to its end, since choices may be made as they are read. After either call ``attached``
+holds messages that travel with tuples, by position in the list just returned, and ``outbox`` holds messages that travel
+alone. The driver empties both.
 
-At a task: ``received`` when a tuple enters the queue, ``executed`` when it has been run, with its duration and how many
-are still queued, or ``dropped`` if it is thrown away instead because a hedge was faster; all show what was attached to
-it. A half that has ``executed_many`` may be told at once of tuples of one sender that came, or were run, one after the
-other, if nothing was attached to them. ``hear`` for messages that came alone. After any of these, and once after
-``bind_receiver``, the driver empties ``outbox``. A task may be told late: while it runs a tuple it hears nothing, and
-afterwards first of what has come meanwhile, then of what it has run. If a half has ``late_ns``, it is told by that how
-long ago the first of these was run.
+At a task: ``received`` when a tuple enters the queue; ``executed`` after it has run, with its duration and how many
+tuples are still queued; or ``dropped`` if it is thrown away because a hedge completed first. Each gets the message that
+was attached to the tuple. Tuples of one sender that arrived or ran one after the other, without attached messages, may
+be reported together, by ``received_many`` and ``executed_many``. ``hear`` is for messages that travelled alone. After
+any of these, and once after ``bind_receiver``, the driver empties ``outbox``.
 
-Where a message or a tuple may have been lost, the driver binds all halves of the edge anew, offers the tuples in line
-to the new ones, and carries nothing from old halves to new.
+A task may report late: while it runs a tuple it calls nothing, and afterwards first what has arrived meanwhile, then
+what has run. Before that the driver sets ``late_ns``.
 
-Where several tasks draw from one queue the half of the task that the sender *chose* is told, whoever ran the tuple.
+After a possible loss of tuples or messages the driver binds new choosers and receivers for the whole edge, offers them
+the held tuples, and carries nothing from the old ones to the new ones.
+
+Where several tasks share one queue, the receiver of the task that the sender *chose* is told, whichever task ran it.
 """
 
 from __future__ import annotations
@@ -30,71 +32,108 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any, Protocol, TypeGuard
 
-from tailrace.policy.groupings.api import Chooser, Grouping
+from tailrace.policy.groupings.api import Grouping
+from tailrace.policy.groupings.load.cost_totals import CostTotals
 
 Message = tuple[Any, ...]
-"""What travels between the halves: a ``NamedTuple`` of numbers and tuples of numbers, a few bytes when encoded."""
+"""A feedback message: a ``NamedTuple`` of numbers and tuples of numbers, a few bytes when encoded."""
 
 
-class FeedbackChooser(Chooser, Protocol):
-    """The sending half.
+class FeedbackChooser:
+    """The sender's side of a load-aware grouping: a chooser that hears from the receiving tasks.
 
     Law: a choice is ``ALL``, ``HELD``, in ``range(tasks)``, or ``FIRST`` less one of those. ``hear`` returns entries of
-    ``range(tasks)``, never more than there are tuples in line. A held tuple is released at the latest when all tuples
+    ``range(tasks)``, never more than there are tuples held. A held tuple is released at the latest when all tuples
     that were sent have been executed and all messages heard. Choices depend on arguments and generator only, never on a
     clock of its own.
     """
 
-    attached: list[tuple[int, Message]]
-    """(position in the list last returned, message)"""
-    outbox: list[tuple[int, Message]]
-    """(task, message)"""
+    estimated: CostTotals | None = None
+    """What it has estimated tuples to cost, for display. ``None``: it estimates nothing."""
 
-    def tick(self, now_ns: int) -> None: ...
+    def __init__(self) -> None:
+        self.attached: list[tuple[int, Message]] = []  # (position in the list last returned, message)
+        self.outbox: list[tuple[int, Message]] = []  # (task, message)
 
-    def hear(self, task: int, message: Message, now_ns: int) -> Iterable[int]: ...
+    @property
+    def credits(self) -> int:
+        """Tuples that it may send at once before it must hold some, for display."""
+        return 0
+
+    def tick(self, now_ns: int) -> None:
+        """Time has passed. Called before ``choose_many``."""
+
+    def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
+        """A choice for each tuple."""
+        raise NotImplementedError
+
+    def hear(self, task: int, message: Message, now_ns: int) -> Iterable[int]:
+        """A message has come from a task. Returns where the first held tuples go."""
+        raise NotImplementedError
 
 
-class Receiver(Protocol):
-    """The half at one receiving task. It serves all senders of the edge.
+class Receiver:
+    """The side of a load-aware grouping at one receiving task. It serves all senders of the edge.
 
-    Law: ``outbox`` names senders in ``range(senders)``, and what it sends depends on arguments and generator only.
+    Law: ``outbox`` names senders in ``range(senders)``, and what it sends depends on arguments and generator only. The
+    ``_many`` methods lead to the same messages as one call for each tuple, or to their sum; of how long tuples took
+    they may look at a sample only.
     """
 
-    outbox: list[tuple[int, Message]]
-    """(sender, message)"""
+    hears_arrivals = True
+    """Whether ``received`` does anything. The driver may leave the call out if not."""
 
-    def received(self, sender: int, attached: Message | None, now_ns: int) -> None: ...
+    arrivals_can_wait = False
+    """Whether arrivals may be reported as late as the execution, though before it."""
+
+    senders_wait = False
+    """Whether senders hold tuples until they hear that others have been executed."""
+
+    late_ns = 0
+    """How long ago the first of the tuples ran that are reported next. The driver sets it."""
+
+    def __init__(self) -> None:
+        self._outbox: list[tuple[int, Message]] = []
+
+    @property
+    def outbox(self) -> list[tuple[int, Message]]:
+        """(sender, message)"""
+        return self._outbox
+
+    def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
+        """A tuple has entered the queue."""
+
+    def received_many(self, sender: int, tuples: int, now_ns: int) -> None:
+        """Several have, one after the other and without messages."""
+        for _ in range(tuples):
+            self.received(sender, None, now_ns)
 
     def executed(
         self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
-    ) -> None: ...
-
-    def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
-        """It leaves the queue as an executed one does, and nothing is learnt of its cost."""
-
-    def hear(self, sender: int, message: Message, now_ns: int) -> None: ...
-
-
-class BulkReceiver(Receiver, Protocol):
-    """A half that hears of many tuples at once for less than of each.
-
-    Law: it tells what it would have told of each, or the sum of it; of how long tuples took it may look at some only.
-    """
-
-    def received_many(self, sender: int, tuples: int, now_ns: int) -> None: ...
+    ) -> None:
+        """A tuple has run. ``queued``: how many are left in the queue."""
 
     def executed_many(
         self, sender: int, values: Sequence[Any], durations_ns: Sequence[int], queued: int, now_ns: int
     ) -> None:
-        """``queued``: after the last of them."""
-        ...
+        """Several have, one after the other and without messages. ``queued``: after the last of them."""
+        left = queued + len(values)
+        for value, duration_ns in zip(values, durations_ns, strict=True):
+            left -= 1
+            self.executed(sender, value, None, duration_ns, left, now_ns)
+
+    def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
+        """A tuple has left the queue without being run, so nothing is learnt about its cost."""
+
+    def hear(self, sender: int, message: Message, now_ns: int) -> None:
+        """A message has come from a sender."""
+        raise AssertionError(f"a receiver got a message that no sender sends: sender={sender} message={message}")
 
 
 class FeedbackGrouping(Grouping, Protocol):
-    """A grouping with two halves. Each sender binds its own chooser: they decide independently.
+    """A grouping with a side at each sender and one at each receiving task. Senders decide independently.
 
-    Law: that of ``Grouping``; and halves share nothing but messages, which survive pickling.
+    Law: that of ``Grouping``; and the two sides share nothing but messages, which survive pickling.
     """
 
     def bind(self, tasks: int, rng: Random) -> FeedbackChooser: ...
@@ -103,57 +142,13 @@ class FeedbackGrouping(Grouping, Protocol):
 
 
 def has_feedback(grouping: Grouping) -> TypeGuard[FeedbackGrouping]:
-    """Does ``grouping`` have a receiving half?"""
+    """Whether receiving tasks report to the senders of this grouping."""
     return hasattr(grouping, "bind_receiver")
 
 
-def hears_many(half: Receiver) -> TypeGuard[BulkReceiver]:
-    """Does it hear of many tuples at once?"""
-    return hasattr(half, "executed_many")
-
-
 def wants_answer(message: Message) -> bool:
-    """Must a sender that holds no tuples hear this at once, because a task waits for what it says?"""
+    """Whether a task waits for the answer to this message, so that even a sender that holds nothing must read it soon.
+
+    A message type says so by a property of that name; the others need no answer.
+    """
     return bool(getattr(message, "wants_answer", False))
-
-
-class Quiet:
-    """The base of sending halves that hold nothing, attach nothing and take no notice of time."""
-
-    def __init__(self) -> None:
-        self.attached: list[tuple[int, Message]] = []
-        self.outbox: list[tuple[int, Message]] = []
-
-    def tick(self, now_ns: int) -> None:
-        pass
-
-
-class Silent:
-    """The base of receiving halves that look at executed tuples only."""
-
-    patient = False
-    """Whether it may hear of an arrival as late as of the execution, though before it."""
-
-    awaited = False
-    """Whether senders hold tuples until it has told them of others."""
-
-    def __init__(self) -> None:
-        self.outbox: list[tuple[int, Message]] = []
-
-    @property
-    def hears_arrivals(self) -> bool:
-        """Whether it does anything about a tuple that has come."""
-        return type(self).received is not Silent.received
-
-    def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
-        pass
-
-    def received_many(self, sender: int, tuples: int, now_ns: int) -> None:
-        for _ in range(tuples if self.hears_arrivals else 0):
-            self.received(sender, None, now_ns)
-
-    def dropped(self, sender: int, attached: Message | None, queued: int, now_ns: int) -> None:
-        pass
-
-    def hear(self, sender: int, message: Message, now_ns: int) -> None:
-        raise AssertionError(f"a receiver heard what nobody sends: sender={sender} message={message}")

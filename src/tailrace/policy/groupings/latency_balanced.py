@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError, shorten
-from tailrace.policy.groupings.feedback import Message, Quiet, Silent
+from tailrace.policy.groupings.feedback import FeedbackChooser, Message, Receiver
 from tailrace.policy.groupings.latency_balanced_fast import LatencyBalancedFast
 from tailrace.policy.groupings.load.cost_totals import CostTotals
 from tailrace.policy.groupings.load.shares import Shares
@@ -39,7 +39,9 @@ class Took(NamedTuple):
     total_ns: int
 
 
-class _Balancer(Quiet):
+class _Balancer(FeedbackChooser):
+    estimated: CostTotals  # here: the latency of tuples at tasks, waiting included
+
     def __init__(self, tasks: int, period_ns: int, threshold: float, unit: float, rng: Random) -> None:
         super().__init__()
         self.shares = Shares(tasks, rng.randrange(tasks))
@@ -49,7 +51,7 @@ class _Balancer(Quiet):
         self._unanswered: set[int] = set()
         self._told = [Took(0, 0)] * tasks
         self._aged_ns = [UNKNOWN] * tasks
-        self.estimated = CostTotals()  # here: how long tuples take tasks, waiting included
+        self.estimated = CostTotals()
 
     def tick(self, now_ns: int) -> None:
         if self._asked_ns is None:
@@ -86,7 +88,7 @@ class _Balancer(Quiet):
             self.shares.move(self._unit, slow, fast)
 
 
-class _Timekeeper(Silent):
+class _Timekeeper(Receiver):
     """Law: what it tells adds up to all tuples and, where they are run in the order of arrival, to their latencies."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.errors import OptionError, shorten
-from tailrace.policy.groupings.feedback import Message, Quiet
+from tailrace.policy.groupings.feedback import FeedbackChooser, Message
 from tailrace.policy.groupings.load.cost_table import CostTable
 from tailrace.policy.groupings.load.cost_totals import CostTotals
 from tailrace.policy.groupings.load.reports import Done, Reporter
@@ -76,7 +76,9 @@ class _Line:
         self._head_ends_ns = now_ns + sums_ns[1] - sums_ns[0]
 
 
-class _LeastWork(Quiet):
+class _LeastWork(FeedbackChooser):
+    estimated: CostTotals
+
     def __init__(self, tasks: int, key: Key, capacity: int) -> None:
         super().__init__()
         self._key = key

@@ -19,7 +19,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tailrace.errors import OptionError, shorten
-from tailrace.policy.groupings.feedback import Message, Quiet, Silent
+from tailrace.policy.groupings.feedback import FeedbackChooser, Message, Receiver
 from tailrace.policy.groupings.load.cost_totals import CostTotals
 from tailrace.policy.groupings.load.sampling import some_of
 from tailrace.policy.groupings.load.sketch import Cells, CountMinPair, Estimates, Shape
@@ -65,8 +65,10 @@ class Stage(Enum):
     RUN = "RUN"
 
 
-class OsgChooser(Quiet):
+class OsgChooser(FeedbackChooser):
     """The paper's scheduler S."""
+
+    estimated: CostTotals
 
     def __init__(self, tasks: int, key: Key, shape: Shape, pooled: bool, resync_after: int, turn: int) -> None:
         super().__init__()
@@ -154,10 +156,11 @@ class OsgChooser(Quiet):
         self.stage = Stage.RUN
 
 
-class OsgReceiver(Silent):
+class OsgReceiver(Receiver):
     """The paper's operator instance. START while it has no snapshot, STABILIZING from then until it sends."""
 
-    patient = True
+    arrivals_can_wait = True
+    hears_arrivals = False
 
     def __init__(
         self, senders: int, key: Key, shape: Shape, window: int, tolerance: float, idle_counts: bool, rng: Random

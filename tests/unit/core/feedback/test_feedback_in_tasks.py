@@ -24,7 +24,7 @@ from tailrace.core.tasks.deferred import AsyncTask, BatchTask
 from tailrace.errors import TailraceError
 from tailrace.policy import least_work
 from tailrace.policy.groupings.api import ALL, FIRST, HELD
-from tailrace.policy.groupings.feedback import Message
+from tailrace.policy.groupings.feedback import Message, Receiver
 from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology
@@ -52,15 +52,18 @@ class Scripted:
         return _Half(self)
 
 
-class _Half:
+class _Half(Receiver):
+    estimated = None
+    credits = 0
+
     def __init__(self, script: Scripted) -> None:
+        super().__init__()
         self.script = script
         self.attached: list[tuple[int, Message]] = []
-        self.outbox: list[tuple[int, Message]] = []
 
     def _note(self, *what: Any) -> None:
         self.script.story.append(what)
-        self.outbox += self.script.say
+        self.outbox.extend(self.script.say)
         self.script.say.clear()
 
     def tick(self, now_ns: int) -> None:
@@ -74,7 +77,7 @@ class _Half:
         self.attached = [(place, ("with", values[place])) for place, choice in enumerate(choices) if choice != HELD]
         return choices
 
-    def hear(self, peer: int, message: Message, now_ns: int) -> Sequence[int]:
+    def hear(self, peer: int, message: Message, now_ns: int) -> Sequence[int]:  # type: ignore[override]
         self._note("hear", peer, message)
         released, self.script.released = self.script.released, []
         self.attached = [(place, ("late", place)) for place in range(len(released))]

@@ -15,7 +15,7 @@ from tailrace.core.plan.queue_sharing import check_sharing
 from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import broadcast, fields, least_work, local, partial_key, pull, shuffle
-from tailrace.policy.groupings.feedback import Message
+from tailrace.policy.groupings.feedback import Message, Receiver
 from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology
@@ -125,13 +125,13 @@ def test_a_task_alone_in_its_worker_shares_with_nobody() -> None:
     assert sorted(map(homes.count, homes)) == [1, 2, 2]
 
 
-class _Listening:
+class _Listening(Receiver):
     """A receiving half that does something when it hears of the first tuple that has been run."""
 
     keyed, name = False, "listening"
 
     def __init__(self) -> None:
-        self.outbox: list[tuple[int, Message]] = []
+        super().__init__()
         self.heard: list[tuple[str, Any]] = []
         self.meanwhile: Callable[[], None] = lambda: None
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tailrace.policy.groupings.feedback import Message, Quiet, Silent
+from tailrace.policy.groupings.feedback import FeedbackChooser, Message, Receiver
 
 
-class _Greedy(Quiet):
+class _Greedy(FeedbackChooser):
     def __init__(self, slowness: tuple[float, ...], cumulated: bool) -> None:
         super().__init__()
         self._slowness = slowness
@@ -41,11 +41,8 @@ class _Greedy(Quiet):
         return ()
 
 
-class _Deaf(Silent):
-    def executed(
-        self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
-    ) -> None:
-        pass
+class _Deaf(Receiver):
+    hears_arrivals = False
 
 
 @dataclass(frozen=True)

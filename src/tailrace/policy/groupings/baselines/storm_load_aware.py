@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError
-from tailrace.policy.groupings.feedback import Message, Quiet, Silent
+from tailrace.policy.groupings.feedback import FeedbackChooser, Message, Receiver
 
 DECK = 1000
 MAX_WEIGHT = 100
@@ -27,7 +27,7 @@ class Load(NamedTuple):
     fill: float
 
 
-class _Dealer(Quiet):
+class _Dealer(FeedbackChooser):
     def __init__(self, tasks: int, period_ns: int, rng: Random) -> None:
         super().__init__()
         self._rng = rng
@@ -70,7 +70,9 @@ class _Dealer(Quiet):
         return ()
 
 
-class _LoadReporter(Silent):
+class _LoadReporter(Receiver):
+    hears_arrivals = False
+
     def __init__(self, senders: int, period_ns: int, capacity: int) -> None:
         super().__init__()
         self._senders = senders

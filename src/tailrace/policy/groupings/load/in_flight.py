@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tailrace.clock import SECOND_NS
-from tailrace.policy.groupings.feedback import Message, Quiet
+from tailrace.policy.groupings.feedback import FeedbackChooser, Message
 from tailrace.policy.groupings.load.reports import Done
 
 HALF_LIFE_NS = 30 * SECOND_NS
@@ -18,7 +18,7 @@ STEPS = 16
 """A half-life is taken in so many steps: a power of two for every tuple would cost more than the choice."""
 
 
-class InFlight(Quiet):
+class InFlight(FeedbackChooser):
     """The base of sending halves that compare tasks by tuples in flight."""
 
     def __init__(self, tasks: int) -> None:

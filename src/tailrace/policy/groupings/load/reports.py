@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.policy.groupings.feedback import Message, Silent
+from tailrace.policy.groupings.feedback import Message, Receiver
 from tailrace.policy.groupings.load.sampling import some_of
 
 REPORT_EVERY_NS = MILLISECOND_NS
@@ -35,26 +35,22 @@ class Done(NamedTuple):
     late: bool = False  # tuples were executed before the last ones, and it was not told of them then
 
 
-class Reporter(Silent):
+class Reporter(Receiver):
     """Counts executed tuples by sender. Law: the counts it reports add up to the tuples it was told of."""
 
-    patient = True
+    arrivals_can_wait = True
 
     def __init__(self, senders: int, item_of: Callable[[Any], int] | None, rng: Random) -> None:
         super().__init__()
         self._item_of = item_of
         self._rng = rng
-        self._hears_arrivals = senders > 1  # one sender has no others to be told of
+        self.hears_arrivals = senders > 1  # to a lone sender there are no others to report
         self._counts = [0] * senders
         self._samples: list[list[int]] = [[] for _ in range(senders)]
         self._late = [False] * senders
         self._waiting = [0] * senders
         self._reported_ns = 0
         self._sampled_ns = [-SAMPLES_EVERY_NS] * senders  # when samples last went to each
-
-    @property
-    def hears_arrivals(self) -> bool:
-        return self._hears_arrivals
 
     def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
         self._waiting[sender] += 1
@@ -92,7 +88,7 @@ class Reporter(Silent):
 
     def _report(self, now_ns: int) -> None:
         self._reported_ns = now_ns
-        here = sum(self._waiting) if self._hears_arrivals else 0
+        here = sum(self._waiting) if self.hears_arrivals else 0
         for sender, count in enumerate(self._counts):
             if count:
                 others = here - self._waiting[sender] if here else 0

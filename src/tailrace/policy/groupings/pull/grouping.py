@@ -38,7 +38,7 @@ from typing import Any
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
 from tailrace.policy.groupings.api import HELD
-from tailrace.policy.groupings.feedback import Message
+from tailrace.policy.groupings.feedback import FeedbackChooser, Message
 from tailrace.policy.groupings.pull.lone_sender import LoneReceiver, LoneSender, Ran
 from tailrace.policy.groupings.pull.receiver import Credit, InLine, PullReceiver, Revoke
 
@@ -49,10 +49,9 @@ TELL_EVERY_NS = 4 * MILLISECOND_NS
 """How often a sender tells tasks of its line that do not hear of it otherwise: bounds what that costs."""
 
 
-class _PullChooser:
+class _PullChooser(FeedbackChooser):
     def __init__(self, tasks: int, rng: Random) -> None:
-        self.attached: list[tuple[int, Message]] = []
-        self.outbox: list[tuple[int, Message]] = []
+        super().__init__()
         self._tasks = tasks
         self._random = rng.random
         self._tokens: dict[int, int] = {}  # of each task that has left any

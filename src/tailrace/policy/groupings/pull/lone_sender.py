@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.policy.groupings.api import FIRST, HELD
-from tailrace.policy.groupings.feedback import Message, Silent
+from tailrace.policy.groupings.feedback import Message, Receiver
 
 MAX_AHEAD = 256
 """Tuples that a task has beyond the one it runs: as many as may wait in line."""
@@ -43,11 +43,12 @@ class Ran(NamedTuple):
     busy_ns: int
 
 
-class LoneReceiver(Silent):
+class LoneReceiver(Receiver):
     """Law: the counts it tells add up to the tuples it was told of."""
 
-    patient = True
-    awaited = True
+    hears_arrivals = False
+    arrivals_can_wait = True
+    senders_wait = True
 
     def __init__(self) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tailrace.clock import SECOND_NS
-from tailrace.policy.groupings.feedback import Message
+from tailrace.policy.groupings.feedback import Message, Receiver
 from tailrace.policy.groupings.pull.lone_sender import MAX_AHEAD, SMOOTHING
 
 TRIPS = 80
@@ -56,13 +56,14 @@ class InLine(NamedTuple):
     revoked: bool = False  # tokens were taken back: those that have not been used by now are gone
 
 
-class PullReceiver:
+class PullReceiver(Receiver):
     """What it gives out is worked out when its outbox is read: once for all that it has been told of until then."""
 
-    awaited = True
+    senders_wait = True
 
     def __init__(self, tasks: int, senders: int) -> None:
-        self._outbox: list[tuple[int, Message]] = [(sender, Credit(True)) for sender in range(senders)]
+        super().__init__()
+        self._outbox += [(sender, Credit(True)) for sender in range(senders)]
         self._told = False  # of something since then
         self._now_ns = 0  # when that was
         self._tasks = tasks
@@ -79,7 +80,6 @@ class PullReceiver:
         self._coming = [0] * senders  # all of them
         self._here = [0] * senders  # tuples of each that are queued or running
         self._taken = 0  # granted, queued or running
-        self.late_ns = 0  # since the first of the tuples was run that it is told of; whoever tells sets it
         self._lateness_ns = 0.0  # this and the next are means
         self._round_trip_ns = 0.0
         self._duration_ns = 0.0
