@@ -21,13 +21,8 @@ class _Everyone:
 class Broadcast:
     """A copy for each downstream task."""
 
-    @property
-    def name(self) -> str:
-        return "broadcast"
-
-    @property
-    def keyed(self) -> bool:
-        return False
+    name = "broadcast"
+    keyed = False
 
     def bind(self, tasks: int, rng: Random) -> _Everyone:
         return _Everyone()

@@ -32,15 +32,10 @@ class _ByKey:
 class Fields:
     """One task a key. Keeps the order and the state of a key in one place; a hot key is that task's burden."""
 
+    name = "fields"
+    keyed = True
+
     key: Key
-
-    @property
-    def name(self) -> str:
-        return "fields"
-
-    @property
-    def keyed(self) -> bool:
-        return True
 
     def bind(self, tasks: int, rng: Random) -> _ByKey:
         return _ByKey(tasks, self.key)

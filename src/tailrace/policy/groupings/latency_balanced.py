@@ -140,17 +140,12 @@ class _Timekeeper(Receiver):
 class LatencyBalanced:
     """Shares of a sender's traffic, moved from slow tasks to fast ones once in a period."""
 
+    name = "latency_balanced"
+    keyed = False
+
     period_ns: int = 5 * SECOND_NS
     threshold: float = 1.2
     unit: float = 0.01
-
-    @property
-    def name(self) -> str:
-        return "latency_balanced"
-
-    @property
-    def keyed(self) -> bool:
-        return False
 
     def bind(self, tasks: int, rng: Random) -> _Balancer:
         return _Balancer(tasks, self.period_ns, self.threshold, self.unit, rng)

@@ -98,13 +98,8 @@ class _Guard(InFlight):
 class LatencyBalancedFast:
     """Where the next tuple is expected to take least, shares by speed."""
 
-    @property
-    def name(self) -> str:
-        return "latency_balanced_fast"
-
-    @property
-    def keyed(self) -> bool:
-        return False
+    name = "latency_balanced_fast"
+    keyed = False
 
     def bind(self, tasks: int, rng: Random) -> _Guard:
         return _Guard(tasks, rng)

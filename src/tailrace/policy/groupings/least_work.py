@@ -140,16 +140,11 @@ def _item_reader(key: Key) -> Callable[[Any], int]:
 class LeastWork:
     """Send each tuple to the task with the least estimated work left, by content, speed and what was reported."""
 
+    name = "least_work"
+    keyed = False
+
     key: Key
     capacity: int = 8192
-
-    @property
-    def name(self) -> str:
-        return "least_work"
-
-    @property
-    def keyed(self) -> bool:
-        return False
 
     def bind(self, tasks: int, rng: Random) -> _LeastWork:
         return _LeastWork(tasks, self.key, self.capacity)

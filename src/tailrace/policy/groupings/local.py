@@ -28,15 +28,10 @@ class _Always:
 class Local:
     """The downstream task with the sender's own index. Both operators have equally many tasks."""
 
+    name = "local"
+    keyed = False
+
     own: int = 0  # the index of the sending task
-
-    @property
-    def name(self) -> str:
-        return "local"
-
-    @property
-    def keyed(self) -> bool:
-        return False
 
     def at(self, own: int) -> Local:
         """This grouping as the sending task ``own`` sees it."""

@@ -242,6 +242,9 @@ def _relative_error(snapshot: list[float], means: list[float]) -> float:
 class Osg:
     """Send each tuple where the least estimated execution time has been sent, by content."""
 
+    name = "osg"
+    keyed = False
+
     key: Key
     window: int = 1024
     tolerance: float = 0.05
@@ -251,14 +254,6 @@ class Osg:
     pooled: bool = False
     idle_counts: bool = True
     resync: bool = True
-
-    @property
-    def name(self) -> str:
-        return "osg"
-
-    @property
-    def keyed(self) -> bool:
-        return False
 
     def bind(self, tasks: int, rng: Random) -> OsgChooser:
         resync_after = self.window * tasks if self.resync else 0

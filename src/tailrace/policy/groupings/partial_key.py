@@ -52,15 +52,10 @@ class _LessLoadedOfKey(InFlight):
 class PartialKey:
     """The less loaded of a key's two tasks."""
 
+    name = "partial_key"
+    keyed = False
+
     key: Key
-
-    @property
-    def name(self) -> str:
-        return "partial_key"
-
-    @property
-    def keyed(self) -> bool:
-        return False
 
     def bind(self, tasks: int, rng: Random) -> _LessLoadedOfKey:
         return _LessLoadedOfKey(tasks, self.key)

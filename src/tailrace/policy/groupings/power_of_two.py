@@ -37,13 +37,8 @@ class _LessLoadedOfTwo(InFlight):
 class PowerOfTwo:
     """The less loaded of two random tasks."""
 
-    @property
-    def name(self) -> str:
-        return "power_of_two"
-
-    @property
-    def keyed(self) -> bool:
-        return False
+    name = "power_of_two"
+    keyed = False
 
     def bind(self, tasks: int, rng: Random) -> _LessLoadedOfTwo:
         return _LessLoadedOfTwo(tasks, rng)

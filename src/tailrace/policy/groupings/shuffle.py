@@ -23,13 +23,8 @@ class _RoundRobin:
 class Shuffle:
     """Each downstream task gets every n-th tuple of a sender."""
 
-    @property
-    def name(self) -> str:
-        return "shuffle"
-
-    @property
-    def keyed(self) -> bool:
-        return False
+    name = "shuffle"
+    keyed = False
 
     def bind(self, tasks: int, rng: Random) -> _RoundRobin:
         return _RoundRobin(tasks, rng.randrange(tasks))

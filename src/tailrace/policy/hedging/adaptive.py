@@ -83,15 +83,10 @@ class _AdaptiveHedger(TimedHedger):
 class AdaptiveTimeout:
     """Hedge what is slower than nine in ten or than twice the median, within a budget and below a gate."""
 
+    name = "adaptive_timeout"
+    cancels = True
+
     limits: Limits
-
-    @property
-    def name(self) -> str:
-        return "adaptive_timeout"
-
-    @property
-    def cancels(self) -> bool:
-        return True
 
     @property
     def budget(self) -> float | None:

@@ -79,17 +79,9 @@ class _StormHedger:
 class DuTimeout:
     """Algorithm 1 on Storm's own timeouts."""
 
-    @property
-    def name(self) -> str:
-        return "du_timeout"
-
-    @property
-    def cancels(self) -> bool:
-        return False
-
-    @property
-    def budget(self) -> float | None:
-        return None
+    name = "du_timeout"
+    cancels = False
+    budget = None
 
     def bind(self, rng: Random) -> _StormHedger:
         return _StormHedger()

@@ -18,16 +18,11 @@ LONGEST_NS = 24 * 60 * 60 * SECOND_NS
 class FixedTimeout:
     """Hedge what is older than so long."""
 
+    name = "fixed_timeout"
+    cancels = True
+
     timeout_ns: int
     limits: Limits
-
-    @property
-    def name(self) -> str:
-        return "fixed_timeout"
-
-    @property
-    def cancels(self) -> bool:
-        return True
 
     @property
     def budget(self) -> float | None:

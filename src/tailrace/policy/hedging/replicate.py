@@ -55,16 +55,11 @@ class _Replicator:
 class Replicate:
     """Emit a random share of the roots twice."""
 
+    name = "replicate"
+    cancels = False
+
     fraction: float
     limits: Limits
-
-    @property
-    def name(self) -> str:
-        return "replicate"
-
-    @property
-    def cancels(self) -> bool:
-        return False
 
     @property
     def budget(self) -> float | None:

@@ -24,13 +24,8 @@ MOST_BLOCKS = 16
 class Optimal:
     """The least cut within the limits."""
 
-    @property
-    def name(self) -> str:
-        return "optimal"
-
-    @property
-    def balanced(self) -> bool:
-        return True
+    name = "optimal"
+    balanced = True
 
     def place(self, problem: PlacementProblem, rng: Random) -> Placement:
         blocks = blocks_of(problem)

@@ -18,13 +18,8 @@ from tailrace.policy.placement.settle import settle
 class RoundRobinPlacement:
     """Each worker gets every n-th task, or set of tasks that are to be together."""
 
-    @property
-    def name(self) -> str:
-        return "round_robin"
-
-    @property
-    def balanced(self) -> bool:
-        return False
+    name = "round_robin"
+    balanced = False
 
     def place(self, problem: PlacementProblem, rng: Random) -> Placement:
         blocks = unlimited_blocks(problem)

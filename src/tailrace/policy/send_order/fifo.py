@@ -24,25 +24,11 @@ class _OldestHead:
 class Fifo:
     """The oldest tuple of all queues is sent next."""
 
-    @property
-    def name(self) -> str:
-        return "fifo"
-
-    @property
-    def work_conserving(self) -> bool:
-        return True
-
-    @property
-    def age_floor_ns(self) -> int | None:
-        return 0
-
-    @property
-    def age_drains(self) -> float:
-        return 0.0
-
-    @property
-    def interval_ns(self) -> int | None:
-        return None
+    name = "fifo"
+    work_conserving = True
+    age_floor_ns = 0
+    age_drains = 0.0
+    interval_ns = None
 
     def bind(self, queues: int, rng: Random) -> Picker:
         return _OldestHead()

@@ -91,23 +91,15 @@ class _Signal:
 class LargestBacklogFirst:
     """The queue with the most tuples sends next: the paper's rule. A tuple in a short queue may wait long."""
 
-    interval_ns: int | None = None
+    name = "lbf"
+    age_floor_ns = None
+    age_drains = 0.0
 
-    @property
-    def name(self) -> str:
-        return "lbf"
+    interval_ns: int | None = None
 
     @property
     def work_conserving(self) -> bool:
         return self.interval_ns is None
-
-    @property
-    def age_floor_ns(self) -> int | None:
-        return None
-
-    @property
-    def age_drains(self) -> float:
-        return 0.0
 
     def bind(self, queues: int, rng: Random) -> Picker:
         picker = _MostTuples(rng.randrange(queues))
@@ -118,20 +110,12 @@ class LargestBacklogFirst:
 class LargestWorkFirst:
     """The queue with the most seconds of work sends next, but first any head that is too old."""
 
+    name = "lbf_work"
+    work_conserving = True
+    interval_ns = None
+
     age_floor_ns: int
     age_drains: float
-
-    @property
-    def name(self) -> str:
-        return "lbf_work"
-
-    @property
-    def work_conserving(self) -> bool:
-        return True
-
-    @property
-    def interval_ns(self) -> int | None:
-        return None
 
     def bind(self, queues: int, rng: Random) -> Picker:
         return _MostWork(rng.randrange(queues), self.age_floor_ns, self.age_drains)

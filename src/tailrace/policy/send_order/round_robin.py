@@ -50,6 +50,10 @@ class _NextWithAny:
 class RoundRobin:
     """Queues take turns. Unless ``skip_empty``, the turn of an empty queue is lost."""
 
+    age_floor_ns = None
+    age_drains = 0.0
+    interval_ns = None
+
     skip_empty: bool
 
     @property
@@ -59,18 +63,6 @@ class RoundRobin:
     @property
     def work_conserving(self) -> bool:
         return self.skip_empty
-
-    @property
-    def age_floor_ns(self) -> int | None:
-        return None
-
-    @property
-    def age_drains(self) -> float:
-        return 0.0
-
-    @property
-    def interval_ns(self) -> int | None:
-        return None
 
     def bind(self, queues: int, rng: Random) -> Picker:
         # The paper's begins with the first queue; ours anywhere, so that nodes do not march in step.

@@ -58,20 +58,12 @@ class _EagerHedger:
 class Eager:
     """Hedge a share of the roots, each after a time of its own."""
 
+    name = "eager"
+    cancels = True
+    budget = None
+
     share: float
     longest_ms: int
-
-    @property
-    def name(self) -> str:
-        return "eager"
-
-    @property
-    def cancels(self) -> bool:
-        return True
-
-    @property
-    def budget(self) -> float | None:
-        return None
 
     def bind(self, rng: Random) -> _EagerHedger:
         return _EagerHedger(self.share, self.longest_ms * MILLISECOND_NS, rng)

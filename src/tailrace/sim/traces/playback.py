@@ -41,13 +41,11 @@ class _Given:
 class AsRecorded:
     """Every tuple to the task that it was on: its value is that task's number."""
 
+    keyed = False
+
     @property
     def name(self) -> str:
         return RECORDED
-
-    @property
-    def keyed(self) -> bool:
-        return False
 
     def bind(self, tasks: int, rng: Random) -> _Given:
         return _Given()
@@ -65,15 +63,10 @@ class _Remainders:
 class ByHash:
     """What ``fields`` does. A recording has only hashes of keys, and to hash these again would deal them otherwise."""
 
+    name = "fields"
+    keyed = True
+
     key: Key = itself
-
-    @property
-    def name(self) -> str:
-        return "fields"
-
-    @property
-    def keyed(self) -> bool:
-        return True
 
     def bind(self, tasks: int, rng: Random) -> _Remainders:
         return _Remainders(tasks)

@@ -41,13 +41,8 @@ class _Scan(InFlight):
 class FlinkScan:
     """The shortest of the next four queues, by tuples in flight."""
 
-    @property
-    def name(self) -> str:
-        return "flink_scan"
-
-    @property
-    def keyed(self) -> bool:
-        return False
+    name = "flink_scan"
+    keyed = False
 
     def bind(self, tasks: int, rng: Random) -> _Scan:
         return _Scan(tasks, rng.randrange(tasks))

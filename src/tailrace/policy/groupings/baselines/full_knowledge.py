@@ -49,16 +49,14 @@ class _Deaf(Receiver):
 class FullKnowledge:
     """Its tuples are their own exact costs in nanoseconds: only a simulation can show it these."""
 
+    keyed = False
+
     cumulated: bool = True
     slowness: tuple[float, ...] = ()  # of each task; empty: all 1
 
     @property
     def name(self) -> str:
         return "full_knowledge" if self.cumulated else "least_work_left"
-
-    @property
-    def keyed(self) -> bool:
-        return False
 
     def bind(self, tasks: int, rng: Random) -> _Greedy:
         return _Greedy(self.slowness or (1.0,) * tasks, self.cumulated)

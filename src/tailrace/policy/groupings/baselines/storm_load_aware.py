@@ -93,16 +93,11 @@ class _LoadReporter(Receiver):
 class StormLoadAware:
     """Weighted random, with weights by how full queues are."""
 
+    name = "storm_load_aware"
+    keyed = False
+
     period_ns: int = SECOND_NS
     capacity: int = 1024
-
-    @property
-    def name(self) -> str:
-        return "storm_load_aware"
-
-    @property
-    def keyed(self) -> bool:
-        return False
 
     def bind(self, tasks: int, rng: Random) -> _Dealer:
         return _Dealer(tasks, self.period_ns, rng)

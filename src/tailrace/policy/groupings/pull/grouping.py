@@ -168,13 +168,8 @@ class _PullChooser(FeedbackChooser):
 class Pull:
     """Hold each tuple until a task has room; the longest waiting first."""
 
-    @property
-    def name(self) -> str:
-        return "pull"
-
-    @property
-    def keyed(self) -> bool:
-        return False
+    name = "pull"
+    keyed = False
 
     def bind(self, tasks: int, rng: Random) -> _PullChooser:
         return _PullChooser(tasks, rng)
