@@ -50,7 +50,7 @@ def main() -> None:
     show("by cost, shuffle", price, busy)
     show("by cost, least work", price, busy, grouping=tr.least_work(same))
     show("calls that hang, plain", ask, 250)
-    show("calls that hang, replay", ask, 250, hedge=tr.fixed_timeout(20))
+    show("calls that hang, hedged", ask, 250, hedge=tr.fixed_timeout(20))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ EXPECTED = {
             "by cost, shuffle",
             "by cost, least work",
             "calls that hang, plain",
-            "calls that hang, replay",
+            "calls that hang, hedged",
         )
     ],
     "sqlite_enrichment": [
