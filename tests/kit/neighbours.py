@@ -15,13 +15,13 @@ from tailrace.runtime.links.link import OutLink
 class NobodyHere:
     sightings = Sightings()
 
-    def host_of(self, task: int) -> None:
+    def mailbox_of(self, task: int) -> None:
         return None
 
     def home_of(self, task: int) -> int:
         return 1
 
-    def queue_for(self, task: int) -> None:
+    def node_queue_for(self, task: int) -> None:
         return None
 
 

@@ -38,7 +38,7 @@ while True:
         break
     if bundles:
         drawn += bundles
-    elif queue.rest():
+    elif queue.prepare_sleep():
         rung = poll.poll(10)
         if not rung:
             sys.exit("slept on while something was there, or nothing came")
@@ -46,8 +46,8 @@ while True:
             os.read(bell, 1 << 16)
         except BlockingIOError:
             pass
-        queue.rise()
-        queue.heard()
+        queue.awake()
+        queue.bell_rang()
         slept += 1
 print(*drawn)
 print(slept, file=sys.stderr)

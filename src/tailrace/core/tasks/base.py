@@ -16,12 +16,12 @@ from tailrace.core.feedback.receiver import FeedbackReceiver
 from tailrace.core.feedback.sender import FeedbackSender
 from tailrace.core.hedging.cancelled import CancelledEmissions
 from tailrace.core.plan.plan import Plan
-from tailrace.core.protocol.acks import HEDGE, AckFold
-from tailrace.core.protocol.messages import Committed, Flush, Members, Techniques, ToWorker
+from tailrace.core.protocol.acks import HEDGE, AckFold, Fold
+from tailrace.core.protocol.messages import Committed, Flush, FromWorker, Members, Techniques, ToWorker
 from tailrace.core.queues.shared import SharedQueue, Tap
 from tailrace.core.routing.router import NOTE, UNTRACKED, Bundle, DisjointHalvesOut, FeedbackMessage, Lane, Origin
 from tailrace.core.tasks.stages import CommitSinkStage, Stage, Wiring
-from tailrace.errors import TailraceError
+from tailrace.errors import ProtocolError, TailraceError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.techniques import Tail
 
@@ -39,7 +39,13 @@ class BundleQueue(Protocol):
 
 
 class Task:
-    """What all tasks have in common: an input queue, lanes, ack folds, and the sinks that are fused in."""
+    """What all tasks have in common: an input queue, lanes, ack folds, and the sinks that are fused in.
+
+    Whoever runs a task treats all kinds alike: what only sources do has a default here that does nothing.
+    """
+
+    owns_roots = False  # True for sources: they get acks, read roots, and report to the coordinator
+    deadline_ns = 0  # when a batch that is not full runs all the same; 0: there is none
 
     def __init__(self, plan: Plan, number: int, clock: Clock) -> None:
         self.plan = plan
@@ -114,6 +120,51 @@ class Task:
     def line_full(self) -> bool:
         """Whether so many tuples wait for some task to have room that no more may be made."""
         return any(line.full for line in self.lines.values())
+
+    # -- what only sources do
+
+    @property
+    def ready_ns(self) -> int | None:
+        """When it is worth reading roots; None: there is nothing to read."""
+        return None
+
+    @property
+    def hedge_ns(self) -> int | None:
+        """When it is worth asking whether a root is late; None: nothing is hedged."""
+        return None
+
+    @property
+    def needs_acks_now(self) -> bool:
+        """Whether an ack that arrives would give the task something to do at once."""
+        return True
+
+    @property
+    def has_unreported_progress(self) -> bool:
+        """Whether ``reports`` will have something to say as time goes by."""
+        return False
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it could go on at once if the coordinator heard its reports."""
+        return False
+
+    def read(self, limit: int) -> int:
+        """Read and emit up to ``limit`` roots. Returns how many there were."""
+        return 0
+
+    def apply(self, both: Fold, complete: Fold, durable: Fold, sent_ns: int | None = None) -> None:
+        """Acks have arrived."""
+        raise ProtocolError(f"acks for a task that owns no roots: task={self.label}; are versions mixed?")
+
+    def reports(self, worker: int, epoch: int, fingerprint: Callable[[Any], bytes | None]) -> list[FromWorker]:
+        """What the coordinator should hear."""
+        return []
+
+    def check_overdue(self, now_ns: int) -> int:
+        """Emit again the roots whose loss was not reported. Returns how many there are."""
+        return 0
+
+    # -- running
 
     @property
     def runnable(self) -> bool:

@@ -159,7 +159,7 @@ class BatchTask(DeferredTask):
         self._max_wait_ns = max_wait_ns
         self._retry = retry  # may a failed batch be tried again tuple by tuple?
         self._batch: list[Call] = []
-        self.deadline_ns = 0  # when a batch that is not full runs all the same; 0: there is none
+        self.deadline_ns = 0
 
     def run(self, budget_ns: int) -> None:
         end_ns = self.clock() + budget_ns

@@ -47,6 +47,7 @@ class SourceTask(Task):
     """A task whose leader is a source: it keeps the ledger of its roots and emits them again when it must."""
 
     wiring: Wiring
+    owns_roots = True
     look_every_ns = SECOND_NS  # for splits that are quiet
 
     def __init__(
@@ -163,7 +164,7 @@ class SourceTask(Task):
         self.ledger.arm(emission, ids, now_ns)
 
     @property
-    def in_a_hurry(self) -> bool:
+    def needs_acks_now(self) -> bool:
         """Whether it could do something at once if it heard of an ack, or of what a task reports."""
         idle = not self._started or self.exhausted or self.ledger.room <= 0
         return idle or self.holds or bool(self._barrier) or self.hedging is not None
@@ -285,6 +286,10 @@ class SourceTask(Task):
     def settled(self) -> bool:
         """It will read no more, and all it has read is durable and committed."""
         return self._started and self.exhausted and self.ledger.settled
+
+    @property
+    def has_unreported_progress(self) -> bool:
+        return bool(self.ledger.pending or self.ledger.moved or not self.settled)
 
     @property
     def wants_commit(self) -> bool:

@@ -1,4 +1,4 @@
-"""A runner for a task of coroutines: the same turns, taken by an asyncio loop between its own.
+"""A runner for a task of coroutines: an asyncio loop takes the same turns between its own steps.
 
 As many calls run at once as the operator's ``concurrency`` allows. Results leave in the order in which calls finish.
 """
@@ -15,8 +15,8 @@ from tailrace.core.tasks.deferred import AsyncTask
 from tailrace.core.tasks.open_bundle import Call
 from tailrace.errors import shorten
 from tailrace.runtime.current_task import running_call
-from tailrace.runtime.execution.runner import Runner
-from tailrace.runtime.execution.stuck_calls import Place
+from tailrace.runtime.execution.call_sites import CallSite
+from tailrace.runtime.execution.runner import RunnableTask, Runner
 from tailrace.runtime.execution.task_host import TaskHost
 
 
@@ -56,7 +56,7 @@ class AsyncRunner(Runner):
         if self._over.done():
             return
         try:
-            self.get_up()
+            self.awake()
             self.turn(wait=False)
             self._start_calls()
             self._arrange_next_turn()
@@ -65,14 +65,14 @@ class AsyncRunner(Runner):
         if self.stopped and not self._over.done():
             self._over.set_result(None)
 
-    def since_ns(self, host: TaskHost) -> int:
+    def oldest_call_ns(self, host: RunnableTask) -> int:
         call = self._oldest_call()
         return 0 if call is None else call.started_ns
 
-    def place_of_call(self, host: TaskHost) -> Place | None:
+    def call_site_of(self, host: RunnableTask) -> CallSite | None:
         call = self._oldest_call()
         operator, _, task = self._label.rpartition("/")
-        return None if call is None else Place(operator, int(task), shorten(call.value), "")
+        return None if call is None else CallSite(operator, int(task), shorten(call.value), "")
 
     def _oldest_call(self) -> Call | None:
         """From any thread."""
@@ -121,10 +121,10 @@ class AsyncRunner(Runner):
         self._timer = asyncio.get_running_loop().call_later(0, self._turn)
 
     def _arrange_next_turn(self) -> None:
-        """At the latest when the host wants one; sooner if a call ends, a socket stirs or somebody rings."""
+        """Schedule it for when the host wants one. A call that ends, a file, or the bell brings it forward."""
         if self._timer is not None:
             self._timer.cancel()
         able = self._may_start
-        self._host.hear_bell(able)
-        sleep_ns = 0 if not self.lie_down() or (able and self._task.queue) else self.sleep_ns
+        self._host.set_able(able)
+        sleep_ns = 0 if not self.prepare_sleep() or (able and self._task.queue) else self.sleep_ns
         self._timer = asyncio.get_running_loop().call_later(max(0, sleep_ns) / SECOND_NS, self._turn)

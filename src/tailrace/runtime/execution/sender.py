@@ -1,154 +1,109 @@
-"""Sending: what a task has left in its lanes and ack folds goes to the tasks beside it, or over links to others.
+"""A sender empties a task's lanes and ack folds: into tasks of the same worker, or over links into others.
 
-Where a send scheduler is on, what is in lanes for other workers goes into the task's outgoing queue instead, encoded,
-and the worker's send loop has the links.
+While a send scheduler is on, bundles for other workers go encoded into the task's output queue instead, and the
+worker's send loop owns the links for them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
-from random import SystemRandom
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from collections.abc import Sequence
+from typing import Any
 
 from tailrace.clock import system_clock
 from tailrace.core.protocol.acks import AckFold
-from tailrace.core.protocol.messages import Member
-from tailrace.core.queues.shared import divided, portions
-from tailrace.core.routing.router import NOTE, Bundle, FeedbackLane, Lane, Origin, urgent
+from tailrace.core.queues.shared import portions
+from tailrace.core.routing.router import NOTE, Bundle, FeedbackLane, Lane, urgent
 from tailrace.core.tasks.base import Task
-from tailrace.core.tasks.source import SourceTask
 from tailrace.errors import ProtocolError
-from tailrace.policy.groupings.feedback import Message
-from tailrace.runtime.links.channels import Channel
+from tailrace.runtime.execution.ports import Mailbox, NodeQueuePort, OutputQueue, WorkerServices
+from tailrace.runtime.execution.unsendable import Unsendable
+from tailrace.runtime.links.event_loop import EventLoop, Post
 from tailrace.runtime.links.frames import (
     ACKS,
     BUNDLES,
     CANCELS,
-    NOTES,
+    FEEDBACK,
     encode,
+    encode_feedback,
     encode_folds,
-    encode_notes,
     encode_numbers,
 )
 from tailrace.runtime.links.link import OutLink
 from tailrace.runtime.links.out_links import OutLinks
-from tailrace.runtime.shared_queues.node_queue import NodeQueue
-from tailrace.runtime.shared_queues.pool import tuples_in
-
-if TYPE_CHECKING:
-    from tailrace.runtime.execution.runner import Runner
-    from tailrace.runtime.execution.task_host import TaskHost
-    from tailrace.runtime.send_order.send_loop import Outgoing
 
 LANE_BUNDLES = 256
 """Bundles that may wait to leave a task on one lane. Beyond, the task is held back."""
 
 LANE_BYTES = 1 << 20
-"""The same in bytes, as far as the size of a bundle can be told from those before it."""
+"""The same in bytes, estimated from the bundles before."""
 
 FIRST_GUESS = 64 << 10
-"""Bytes in a bundle, while none has been seen: few large tuples are worse than a slow first millisecond."""
+"""Bytes in a bundle while none has been seen. Too high costs a slow first millisecond; too low costs memory."""
 
 PARCEL_BYTES = 4 << 10
-"""About what a parcel may hold, unless one bundle is more: while it leaves nobody else sends."""
+"""About what a parcel for the send loop may hold, unless one bundle is more: no other task sends while it leaves."""
 
-WEIGH_EVERY = 64
-"""Of so many frames with feedback in them one has it weighed; to tell it from the tuples costs a second encoding."""
-
-
-class Neighbours(Protocol):
-    """What a sender needs to know of its worker."""
-
-    def host_of(self, task: int) -> TaskHost | None:
-        """The host of a task's unit, if it lives in this worker."""
-        ...
-
-    def home_of(self, task: int) -> int: ...
-
-    def queue_for(self, task: int) -> NodeQueue | None:
-        """The queue that a task of this node draws from together with those of other workers."""
-        ...
-
-    def member(self, worker: int) -> Member | None: ...
-
-    def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
-        """Make a channel in the background."""
-        ...
-
-    def lost_link(self, worker: int, epoch: int) -> None:
-        """A link with this epoch of a worker has broken."""
-        ...
-
-    def others(self) -> Sequence[int]:
-        """A task of every other worker."""
-        ...
-
-    def cancel(self, emissions: Sequence[int]) -> None:
-        """Have nothing more of these emissions run in this worker."""
-        ...
-
-    def renew(self) -> None:
-        """Have the halves of load-aware groupings begin anew: one of them has been told of what will not happen."""
-        ...
+MEASURE_EVERY = 64
+"""How many frames share one measurement of the feedback in them, which costs a second encoding."""
 
 
 class Sender:
-    """Sends for one unit. Used by the thread that runs it."""
+    """Sends for one unit. Used by the thread that runs it; ``post`` leads to that thread."""
 
-    def __init__(self, task: Task, neighbours: Neighbours, post: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, task: Task, services: WorkerServices, post: Post) -> None:
         self._task = task
-        self._near = neighbours
-        self._post = post  # to the thread that runs the unit
-        self._links = OutLinks(neighbours, post)
-        self._through: Outgoing | None = None  # who sends bundles for other workers, if not this
-        self._wanted: Outgoing | None = None  # who shall
-        self._returning = False  # links are on their way back
-        self._runner: Runner | None = None
-        self._new_id = SystemRandom().getrandbits  # for the parts of a bundle, which is rarely divided
+        self._services = services
+        self._post = post
+        self._links = OutLinks(services, post)
+        self._unsendable = Unsendable(task, services)
+        self._output: OutputQueue | None = None  # takes the bundles for other workers; None: the sender's own links
+        self._wanted_output: OutputQueue | None = None  # what shall take them
+        self._returning = False  # the links are on their way back from the send loop
+        self._loop: EventLoop | None = None
         self._bundle_bytes = FIRST_GUESS
-        self._message_bytes = 0  # of what is attached to tuples or stands between them, on average
-        self._weighed = 0  # frames since it was last looked at
-        self._unput: dict[Lane, tuple[NodeQueue, bytes]] = {}  # what a node's queue had no room for
-        self._untold: dict[int, list[int]] = {}  # cancelled emissions, by a task of the worker that is to hear of them
+        self._message_bytes = 0  # of a feedback message that travels with tuples, on average
+        self._unmeasured = 0  # frames until the next measurement of it
+        self._unput: dict[Lane, tuple[NodeQueuePort, bytes]] = {}  # payloads that a node's queue had no room for
+        self._uncancelled: dict[int, list[int]] = {}  # cancelled emissions, by a task of the worker to be told
 
     @property
     def limit(self) -> int:
         """How many bundles may wait on one lane."""
         return max(1, min(LANE_BUNDLES, LANE_BYTES // self._bundle_bytes))
 
-    def moved_to(self, runner: Runner | None) -> None:
-        self._links.moved_to(runner)
-        self._runner = runner
+    def moved_to(self, loop: EventLoop | None) -> None:
+        self._links.moved_to(loop)
+        self._loop = loop
 
     def flush(self) -> bool:
         """Send what can be sent. True if so much is left that the task must wait."""
         held_back = False
-        if self._wanted is not self._through:
-            self._reroute()
+        if self._wanted_output is not self._output:
+            self._change_output()
         if self._unput:
             self._put_again()
         for lane in self._task.lanes:
             if lane.bundles:
                 self._flush_lane(lane)
                 held_back = held_back or len(lane.bundles) >= self.limit
-        if self._through is not None:
-            held_back = held_back or self._through.holds_back()
+        if self._output is not None:
+            held_back = held_back or self._output.holds_back()
         for owner, fold in self._task.acks.items():
             if fold:
                 self._flush_acks(owner, fold)
         if self._task.receiving is not None and self._task.receiving.notes:
-            self.flush_notes()
-        if self._task.cancels or self._untold:
+            self.flush_feedback()
+        if self._task.cancels or self._uncancelled:
             self._flush_cancels()
         return held_back or (bool(self._task.lines) and self._task.line_full)
 
     @property
     def waits_for_connection(self) -> bool:
-        """Whether something cannot leave for want of a connection, or of room in the queue of this node.
+        """Whether output waits for a connection, or for room in the queue of this node: nothing signals either.
 
-        What waits for a socket is woken by it.
+        A link that is connected and full signals when it takes more.
         """
         if self._unput:
             return True
@@ -161,19 +116,19 @@ class Sender:
     # -- bundles
 
     def _flush_lane(self, lane: Lane) -> None:
-        queue = self._near.queue_for(lane.target)
+        queue = self._services.node_queue_for(lane.target)
         if queue is not None:
             self._flush_to_node(queue, lane)
             return
         self._flush_to_task(lane)
 
     def _flush_to_task(self, lane: Lane) -> None:
-        near = self._near.host_of(lane.target)
-        if near is not None:
-            self._hand_over(near, lane)
+        mailbox = self._services.mailbox_of(lane.target)
+        if mailbox is not None:
+            self._hand_over(mailbox, lane)
             return
-        if self._through is not None:
-            self._fill(self._through, lane)
+        if self._output is not None:
+            self._fill(self._output, lane)
             return
         link = self._links.link("bundles", lane.target)
         if link.member is None and isinstance(lane, FeedbackLane):
@@ -183,34 +138,32 @@ class Sender:
             bundles = lane.take() if len(lane.bundles) <= limit else lane.take_first(limit)
             self._send_bundles(link, lane, bundles)
 
-    def _hand_over(self, near: TaskHost, lane: Lane) -> None:
+    def _hand_over(self, mailbox: Mailbox, lane: Lane) -> None:
         while lane.bundles:
-            rounds = near.rounds
+            rounds = mailbox.rounds
             room = rounds.room(lane)
             if not room:
-                assert self._runner is not None
-                near.waiting.add(self._runner)
+                assert self._loop is not None
+                mailbox.waiting.add(self._loop)
                 room = rounds.room(lane)
-                if not room:  # still: it will wake us. If not, it may have looked before we were on its list.
+                if not room:  # asked again: the task may have looked at its list before we were on it
                     return
-            self._bundle_bytes = near.bundle_bytes = (self._bundle_bytes + _weigh(lane.bundles[-1])) // 2 + 1
+            self._bundle_bytes = mailbox.bundle_bytes = (self._bundle_bytes + _weigh(lane.bundles[-1])) // 2 + 1
             bundles = lane.take() if room >= len(lane.bundles) else lane.take_first(room)
             if rounds.behind:
                 rounds.put(lane, len(bundles))
-            near.task.receive(bundles)
-            pool = near.pool  # which it may leave at any time
-            if pool is not None:
-                pool.wake(near, tuples_in(bundles))
-            elif near.runner is not self._runner:
-                near.wake()
+            mailbox.task.receive(bundles)
+            shared = mailbox.shared_input  # read once: the task may leave it at any time
+            if shared is not None:
+                shared.wake(tuples_in(bundles))
+            elif mailbox.runner is not self._loop:
+                mailbox.wake()
 
-    def _flush_to_node(self, queue: NodeQueue, lane: Lane) -> None:
-        """Whichever task was chosen: those of the node that are free run it."""
+    def _flush_to_node(self, queue: NodeQueuePort, lane: Lane) -> None:
+        """Put bundles into the node's queue: whichever task was chosen, one that is free runs them."""
         if lane in self._unput:
             return
-        bundles = lane.take()
-        if queue.pool is not None:
-            bundles = queue.pool.hand(bundles, self._runner)
+        bundles = queue.hand_over(lane.take(), self._loop)
         waiting = deque(portions(bundles, queue.portion, queue.new_id))
         while waiting and lane not in self._unput and not lane.bundles:
             payload, part = self._encoded(lane, waiting.popleft())
@@ -219,23 +172,23 @@ class Sender:
                     self._unput[lane] = (queue, payload)
             elif tuples_in(part) > 1:
                 waiting.extendleft(reversed(portions(part, tuples_in(part) // 2, queue.new_id)))
-            else:  # a queue is not made for it
+            else:  # one tuple is too large for the queue
                 lane.bundles[:0] = part
                 self._flush_to_task(lane)
         lane.bundles.extend(bundle for part in waiting for bundle in part)
 
     def _put_again(self) -> None:
-        """What there was no room for. A queue that is gone, with all that was in it, takes it too."""
+        """Put what there was no room for. A queue whose group is over takes it, and drops it with all its content."""
         for lane, (queue, payload) in tuple(self._unput.items()):
             if queue.put(payload):
                 del self._unput[lane]
 
     def _encoded(self, lane: Lane, bundles: list[Bundle]) -> tuple[bytes, list[Bundle]]:
-        """The payload of a frame, and what is in it: less than there was if some cannot be pickled, or nothing."""
+        """The payload of a frame, and the bundles in it: without tuples that cannot be pickled, perhaps none."""
         try:
             payload = encode(bundles)
         except Exception as error:
-            bundles = self._sendable(lane, bundles, error)
+            bundles = self._unsendable.without(lane, bundles, error)
             if not bundles:
                 return b"", bundles
             payload = encode(bundles)
@@ -243,7 +196,7 @@ class Sender:
         return payload, bundles
 
     def _send_bundles(self, link: OutLink | None, lane: Lane, bundles: list[Bundle]) -> None:
-        """Over this link, or into the outgoing queue."""
+        """Send over this link; without one, put into the output queue."""
         payload, bundles = self._encoded(lane, bundles)
         if not bundles:
             return
@@ -253,102 +206,50 @@ class Sender:
             if link is not None:
                 link.send(BUNDLES, payload)
             else:
-                assert self._through is not None
-                self._through.put(lane.target, payload, tuples_in(bundles))
+                assert self._output is not None
+                self._output.put(lane.target, payload, tuples_in(bundles))
         except ProtocolError as error:
-            self._send_in_halves(link, lane, bundles, error)
-
-    def _sendable(self, lane: Lane, bundles: list[Bundle], error: Exception) -> list[Bundle]:
-        """What is left without the tuples that cannot be pickled; the operator's ``on_error`` decides about those."""
-        kept: list[Bundle] = []
-        whole = 0
-        for bundle in bundles:
-            if len(bundle) == NOTE:
-                kept.append(bundle)
-                whole += 1
-                continue
-            emission, split, offset, ack, lineages, values, *tracks = cast("tuple[Any, ...]", bundle)
-            causes = [_why_not(value) for value in values]
-            if not any(causes):
-                kept.append(bundle)
-                whole += 1
-                continue
-            for position, cause in enumerate(causes):
-                if cause is not None:
-                    self._report_unsendable(lane, bundle, position, cause)
-            good = [position for position, cause in enumerate(causes) if cause is None]
-            if good:
-                named = None if lineages is None else [lineages[position] for position in good]
-                some = (emission, split, offset, ack, named, [values[position] for position in good])
-                kept.append(some if not tracks else _tracked(some, good, *tracks))
-            else:
-                self._task.acknowledge(emission, split, ack)
-        if isinstance(lane, FeedbackLane):
-            self._near.renew()
-        if whole == len(bundles):  # each can be sent, but not together: nothing that we could explain
-            raise error
-        return kept
-
-    def _send_in_halves(self, link: OutLink | None, lane: Lane, bundles: list[Bundle], error: ProtocolError) -> None:
-        """They are too large for a frame together. One tuple that is by itself is up to ``on_error``."""
-        if len(bundles) == 1 and len(bundles[0][5]) > 1:
-            bundles = list(divided(bundles[0], len(bundles[0][5]) // 2, self._new_id(64)))
-        if len(bundles) > 1:
-            half = len(bundles) // 2
-            lane.bundles = bundles[half:] + lane.bundles
-            self._send_bundles(link, lane, bundles[:half])
-            return
-        emission, split, _, ack, _, _ = bundles[0][:6]
-        self._report_unsendable(lane, bundles[0], 0, error)
-        self._task.acknowledge(emission, split, ack)
-        if isinstance(lane, FeedbackLane):
-            self._near.renew()
-
-    def _report_unsendable(self, lane: Lane, bundle: Bundle, position: int, error: Exception) -> None:
-        """Once for a tuple: of those that an edge broadcasts, the first lane that leaves the worker reports."""
-        if self._task.plan.edges[lane.edge].grouping.name == "broadcast":
-            away = (one for one in self._task.lanes if one.edge == lane.edge and self._near.host_of(one.target) is None)
-            if next(away, lane) is not lane:
-                return
-        self._task.unsendable(lane.edge, bundle, position, error)
+            some = self._unsendable.halve(lane, bundles, error)
+            if some:
+                self._send_bundles(link, lane, some)
 
     # -- acks
 
     def _flush_acks(self, owner: int, fold: AckFold) -> None:
-        near = self._near.host_of(owner)
-        if near is None:
+        mailbox = self._services.mailbox_of(owner)
+        if mailbox is None:
             link = self._links.link("acks", owner)
             if link.ready:
                 link.send(ACKS, encode_folds(fold.take(), system_clock()))
-        elif near.runner is self._runner:
-            near.apply(fold.take(), system_clock())
+        elif mailbox.runner is self._loop:
+            mailbox.apply(fold.take(), system_clock())
         else:
-            near.take_acks(fold.take(), system_clock())
+            mailbox.receive_acks(fold.take(), system_clock())
 
     # -- feedback
 
-    def flush_notes(self) -> None:
-        """Feedback to senders. What cannot leave yet stays; what nobody is there for is of no use later either."""
+    def flush_feedback(self) -> None:
+        """Send feedback messages. Those for a worker that is gone are dropped: they are of no use to its successor."""
         assert self._task.receiving is not None
         waiting = self._task.receiving.notes
         for target in tuple(waiting):
-            near = self._near.host_of(target)
-            if near is not None:
-                near.take_notes(waiting.pop(target), system_clock())
+            mailbox = self._services.mailbox_of(target)
+            if mailbox is not None:
+                mailbox.receive_feedback(waiting.pop(target), system_clock())
                 continue
-            link = self._links.link(self._kind_of_notes(target), target)
+            link = self._links.link(self._feedback_kind(target), target)
             if link.ready:
                 began_ns = system_clock()
-                notes = waiting.pop(target)
-                payload = encode_notes(notes, began_ns)
+                messages = waiting.pop(target)
+                payload = encode_feedback(messages, began_ns)
                 self._task.wirings[0].counters.feedback_bytes += len(payload)
                 self._task.spent_on_feedback(began_ns)
-                link.send(NOTES, payload, urgent(notes))
+                link.send(FEEDBACK, payload, urgent(messages))
             elif link.member is None:
                 del waiting[target]
 
-    def _kind_of_notes(self, target: int) -> str:
-        """Beside the acks where both go to one task: there is one wake-up then instead of two."""
+    def _feedback_kind(self, target: int) -> str:
+        """The link for feedback. A task that gets acks too gets both on one link: one wake-up instead of two."""
         return "acks" if target in self._task.acks else "feedback"
 
     def _count_feedback(self, items: Sequence[Any]) -> None:
@@ -357,85 +258,85 @@ class Sender:
             if len(item) > NOTE and item[7] is not None:
                 messages += [message for message in item[7] if message is not None]
         if messages:
-            self._weighed -= 1
-            if self._weighed < 0:
-                self._weighed = WEIGH_EVERY
+            self._unmeasured -= 1
+            if self._unmeasured < 0:
+                self._unmeasured = MEASURE_EVERY
                 self._message_bytes = len(encode(messages)) // len(messages)
             self._task.counters[0].feedback_bytes += self._message_bytes * len(messages)
 
     # -- cancels
 
     def _flush_cancels(self) -> None:
-        """Tell all workers. One that cannot hear it now and is there runs some tuples in vain; no harm is done."""
+        """Tell all workers. One that cannot be told now runs some tuples in vain, which does no harm."""
         cancels = self._task.cancels
-        self._near.cancel(cancels)
-        for target in self._near.others():
-            self._untold.setdefault(target, []).extend(cancels)
+        self._services.cancel(cancels)
+        for target in self._services.others():
+            self._uncancelled.setdefault(target, []).extend(cancels)
         cancels.clear()
-        for target in tuple(self._untold):
+        for target in tuple(self._uncancelled):
             link = self._links.link("cancels", target)
             if link.ready:
-                link.send(CANCELS, encode_numbers(self._untold.pop(target)))
+                link.send(CANCELS, encode_numbers(self._uncancelled.pop(target)))
             elif link.member is None:
-                del self._untold[target]
+                del self._uncancelled[target]
 
     # -- links
 
     def relink(self, workers: frozenset[int]) -> None:
-        """These workers have been replaced: drop links with them, and connect before the first tuple needs it."""
+        """These workers have been replaced: close links with them, and connect before the first tuple needs it."""
         self._links.close(workers)
         targets: list[tuple[str, int]] = []
-        if self._through is None:
+        if self._output is None:
             targets += [("bundles", lane.target) for lane in self._task.lanes]
-        if not isinstance(self._task, SourceTask) or self._task.sinks:
+        if not self._task.owns_roots or self._task.sinks:
             targets += [("acks", owner) for owner in self._task.acks]
         if self._task.receiving is not None:
-            targets += [(self._kind_of_notes(sender), sender) for sender in self._task.receiving.senders]
+            targets += [(self._feedback_kind(sender), sender) for sender in self._task.receiving.senders]
         for kind, target in targets:
-            if self._near.host_of(target) is None:
+            if self._services.mailbox_of(target) is None:
                 self._links.link(kind, target)
 
     # -- through the worker's send loop
 
-    def route(self, outgoing: Outgoing | None) -> None:
-        """Have bundles for other workers sent by the loop from now on, or by the task itself."""
-        self._wanted = outgoing
-        if self._wanted is not self._through:
-            self._reroute()
+    def send_through(self, output: OutputQueue | None) -> None:
+        """Have the send loop send bundles for other workers from now on, or the task itself if None."""
+        self._wanted_output = output
+        if self._wanted_output is not self._output:
+            self._change_output()
 
-    def _reroute(self) -> None:
-        """Change over, as soon as nothing can be overtaken."""
-        if self._through is None:
-            assert self._wanted is not None
-            self._through = self._wanted
-            self._links.give("bundles", self._through.links)
-        elif not self._returning and self._through.is_empty():
+    def _change_output(self) -> None:
+        """Change over, as soon as no bundle can be overtaken."""
+        if self._output is None:
+            assert self._wanted_output is not None
+            self._output = self._wanted_output
+            self._links.give("bundles", self._output.links)
+        elif not self._returning and self._output.is_empty():
             self._returning = True
-            theirs, ours = self._through.links, self._links
+            theirs, ours = self._output.links, self._links
             theirs.post(lambda: theirs.give("bundles", ours))
             theirs.post(lambda: self._post(self._returned))
 
     def _returned(self) -> None:
-        self._through, self._returning = None, False
-        if self._wanted is not None:
-            self._reroute()
+        self._output, self._returning = None, False
+        if self._wanted_output is not None:
+            self._change_output()
 
-    def _fill(self, through: Outgoing, lane: Lane) -> None:
-        """Put what is in a lane into the outgoing queue, as far as there is room and the links are to stay there."""
-        queue = through.queue
-        while lane.bundles and queue.room and through is self._wanted and not self._returning:
+    def _fill(self, output: OutputQueue, lane: Lane) -> None:
+        """Put a lane's bundles into the output queue, as long as there is room and the send loop keeps the links."""
+        queue = output.queue
+        while lane.bundles and queue.room and output is self._wanted_output and not self._returning:
             some = _first(lane.bundles, max(1, PARCEL_BYTES // self._bundle_bytes), queue.room)
             bundles = lane.take_first(some)
             self._send_bundles(None, lane, bundles)
 
     @property
     def backlog(self) -> tuple[int, int]:
-        """Tuples in the outgoing queue, now and at most since the task began."""
-        return (0, 0) if self._through is None else (self._through.queue.backlog, self._through.queue.largest)
+        """Tuples in the output queue, now and at most since the task began."""
+        return (0, 0) if self._output is None else (self._output.queue.backlog, self._output.queue.largest)
 
 
 def _first(bundles: Sequence[Bundle], most: int, tuples: int) -> int:
-    """How many bundles to take: so many at most, and no more once there are so many tuples in them."""
+    """How many bundles to take: ``most`` at most, and no more once they hold ``tuples`` tuples."""
     for taken, bundle in enumerate(bundles[:most]):
         if tuples <= 0:
             return taken
@@ -444,19 +345,10 @@ def _first(bundles: Sequence[Bundle], most: int, tuples: int) -> int:
 
 
 def _weigh(bundle: Bundle) -> int:
-    """About how many bytes a bundle holds, looking no deeper than its values. A note is small."""
+    """About how many bytes a bundle holds, looking no deeper than its values. Feedback is small."""
     return sum(map(sys.getsizeof, bundle[5])) if len(bundle) > NOTE else 0
 
 
-def _tracked(bundle: Bundle, good: list[int], origin: Origin, said: Sequence[Message | None] | None) -> Any:
-    """A bundle on a load-aware edge of which only some tuples can be sent."""
-    return (*bundle, origin, None if said is None else [said[position] for position in good])
-
-
-def _why_not(value: object) -> Exception | None:
-    """Why a value cannot be sent; None if it can."""
-    try:
-        encode(value)
-    except Exception as error:
-        return error
-    return None
+def tuples_in(bundles: Sequence[Any]) -> int:
+    """Feedback messages in between do not count."""
+    return sum(len(bundle[5]) for bundle in bundles if len(bundle) != NOTE)

@@ -103,7 +103,7 @@ class Channel:
             self.ring.close()
 
 
-class Outgoing(Protocol):
+class ChannelWriter(Protocol):
     """The sending end. Whatever it raises as OSError means that the peer is gone."""
 
     connection: socket.socket
@@ -118,21 +118,21 @@ class Outgoing(Protocol):
         """Go on with what is pending."""
         ...
 
-    def heard(self) -> None:
+    def on_readable(self) -> None:
         """The connection has something to read."""
         ...
 
     def close(self) -> None: ...
 
 
-def outgoing(channel: Channel) -> Outgoing:
+def writer_of(channel: Channel) -> ChannelWriter:
     channel.connection.setblocking(False)
     if channel.ring is not None:
-        return RingOut(channel.connection, channel.ring)
-    return SocketOut(channel.connection, None if channel.seals is None else channel.seals.sending)
+        return RingWriter(channel.connection, channel.ring)
+    return SocketWriter(channel.connection, None if channel.seals is None else channel.seals.sending)
 
 
-class SocketOut:
+class SocketWriter:
     """Frames through the connection itself."""
 
     def __init__(self, connection: socket.socket, seal: Seal | None) -> None:
@@ -154,14 +154,14 @@ class SocketOut:
             pass
         self.pending = self.wants_writable = bool(self._unsent)
 
-    def heard(self) -> None:
+    def on_readable(self) -> None:
         raise ConnectionResetError  # nobody ever sends on this direction: it is the end
 
     def close(self) -> None:
         self.connection.close()
 
 
-class RingOut:
+class RingWriter:
     """Frames through a ring."""
 
     wants_writable = False
@@ -208,7 +208,7 @@ class RingOut:
             self._unsent = self._unsent[len(piece) :]
             self.pending = not last
 
-    def heard(self) -> None:
+    def on_readable(self) -> None:
         try:
             if not self.connection.recv(512):
                 raise ConnectionResetError

@@ -26,7 +26,7 @@ from tailrace.runtime.links.seals import SEAL_BYTES, Seal
 BUNDLES = 1
 ACKS = 2
 MESSAGE = 3
-NOTES = 4
+FEEDBACK = 4
 CANCELS = 5
 
 HEADER = struct.Struct("<IBQ")  # length of what follows the length, kind, number
@@ -128,7 +128,7 @@ def decode_bundles(payload: memoryview) -> list[Bundle]:
     return bundles
 
 
-def encode_notes(notes: Sequence[FeedbackMessage], sent_ns: int) -> bytes:
+def encode_feedback(notes: Sequence[FeedbackMessage], sent_ns: int) -> bytes:
     """``sent_ns``: as with acks."""
     if len(notes) == 1:  # after a long call: marshal knows nothing but numbers and tuples, and is half the work
         edge, task, version, message = notes[0]
@@ -143,7 +143,7 @@ def _numbered(edge: int, task: int, version: int, message: Message) -> Any:
     return (edge, task, version, message) if number is None else (edge, task, version, number, tuple(message))
 
 
-def decode_notes(payload: memoryview) -> tuple[list[FeedbackMessage], int]:
+def decode_feedback(payload: memoryview) -> tuple[list[FeedbackMessage], int]:
     """The notes, and when they were sent."""
     try:
         if payload[: len(_ONE_NOTE)] == _ONE_NOTE:

@@ -1,106 +1,103 @@
-"""The links that lead to a task, all of which carry bundles, or none. Used by the thread of one runner.
+"""The links that lead into a task: all of them carry bundles, or none does. Used by the thread of one event loop.
 
-A link can be given to another keeper, with half a frame in it.
+A link can move to another owner with half a frame in it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from tailrace.core.queues.rounds import Rounds
 from tailrace.errors import ProtocolError
-from tailrace.runtime.execution.runner import Runner
 from tailrace.runtime.links.channels import Channel
+from tailrace.runtime.links.event_loop import EventLoop
 from tailrace.runtime.links.link import InLink, OnFrame, RingInLink
+from tailrace.runtime.links.peers import Peers
 
 logger = logging.getLogger("tailrace")
 
 
-class Membership(Protocol):
-    """What links need to know of their worker."""
-
-    def counts(self, worker: int, epoch: int) -> bool:
-        """Whether what comes from this epoch of a worker is to be taken."""
-        ...
-
-
 def _unread(kind: int, payload: memoryview) -> None:
-    raise AssertionError("a link is read before its keeper watches it")
+    raise AssertionError("a link is read before its owner watches it")
 
 
 class InLinks:
     """Links that come and go."""
 
-    def __init__(self, near: Membership) -> None:
-        self._near = near
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
         self._links: list[InLink] = []
-        self._runner: Runner | None = None
+        self._loop: EventLoop | None = None
+
+    def __iter__(self) -> Iterator[InLink]:
+        return iter(self._links)
 
     def take(self, channel: Channel, worker: int, epoch: int, on_frame: OnFrame = _unread) -> None:
-        """A peer has connected."""
+        """Own the link that a peer has opened."""
         kind = InLink if channel.ring is None else RingInLink
         self._watch(kind(channel, worker, epoch, on_frame, self._lost))
 
     def _watch(self, link: InLink) -> None:
         self._links.append(link)
-        assert self._runner is not None
-        link.counts = partial(self._near.counts, link.worker, link.epoch)
-        link.watch(self._runner)
+        assert self._loop is not None
+        link.counts = partial(self._peers.counts, link.worker, link.epoch)
+        link.watch(self._loop)
 
     def give(self) -> list[InLink]:
-        """Let go of all links. Nobody watches them until another keeper does."""
+        """Let go of all links. No loop watches them until another owner does."""
         given, self._links = self._links, []
         for link in given:
             link.unwatch()
         return given
 
-    def keep(self, links: Iterable[InLink]) -> None:
-        """Look after links that another keeper has given away. Their peers may have been replaced on the way."""
+    def adopt(self, links: Iterable[InLink]) -> None:
+        """Own links that another owner has let go. Their peers may have been replaced on the way."""
         for link in links:
             link.on_lost = self._lost
-            if self._near.counts(link.worker, link.epoch):
+            if self._peers.counts(link.worker, link.epoch):
                 self._watch(link)
             else:
                 link.close()
 
-    def moved_to(self, runner: Runner | None) -> None:
+    def moved_to(self, loop: EventLoop | None) -> None:
+        """Have this loop watch all links from now on; None: no loop does."""
         for link in self._links:
-            if runner is None:
+            if loop is None:
                 link.unwatch()
             else:
-                link.watch(runner)
-        self._runner = runner
+                link.watch(loop)
+        self._loop = loop
 
     def relink(self, workers: frozenset[int]) -> None:
-        """These workers have been replaced: links with them are of no use any more."""
+        """These workers have been replaced: close the links from their former epochs."""
         for link in tuple(self._links):
-            if link.worker in workers and not self._near.counts(link.worker, link.epoch):
+            if link.worker in workers and not self._peers.counts(link.worker, link.epoch):
                 link.close()
                 self._links.remove(link)
 
     def _lost(self, link: InLink, error: Exception | None) -> None:
-        """The sending end finds out too, and reports it: once for a loss, and when no more can be sent into it."""
+        """Forget a broken link. Its sending end notices too and reports the loss, so that it is reported once."""
         self._links.remove(link)
         if isinstance(error, ProtocolError):
             logger.warning("a link is closed: from worker=%d epoch=%d: %s", link.worker, link.epoch, error)
 
 
 class BundleLinks(InLinks):
-    """Those that bring bundles for a task. One that has brought more than its share is paused until the next round."""
+    """Links that bring bundles for a task. One that has used up its share of a round is paused until the next."""
 
     def __init__(
         self,
-        near: Membership,
+        peers: Peers,
         rounds: Rounds,
         read: Callable[[int, memoryview], list[Any]],
         receive: Callable[[list[Any]], None],
     ) -> None:
-        super().__init__(near)
+        super().__init__(peers)
         self._rounds = rounds
-        self._read = read  # what is in a frame
+        self._read = read  # decodes a frame
         self._receive = receive
 
     def _watch(self, link: InLink) -> None:
@@ -109,33 +106,33 @@ class BundleLinks(InLinks):
 
     def _on_frame(self, link: InLink, kind: int, payload: memoryview) -> None:
         bundles = self._read(kind, payload)
-        if not (link.left or self._rounds.behind) and self._rounds.room(link):
+        if not (link.unadmitted or self._rounds.behind) and self._rounds.room(link):
             self._receive(bundles)
         else:
-            link.left += bundles
+            link.unadmitted += bundles
             self._admit(link)
 
     def admit(self) -> bool:
-        """A round has begun. Whether links are to be read that were not."""
+        """A round has begun: admit what paused links have left. True if a link was resumed."""
         paused = [link for link in self._links if link.paused]
         for link in paused:
             self._admit(link)
         return not all(link.paused for link in paused)
 
     def _admit(self, link: InLink) -> None:
-        while link.left:
+        while link.unadmitted:
             room = self._rounds.room(link)
             if not room:
                 link.pause()
                 return
-            some, link.left = link.left[:room], link.left[room:]
+            some, link.unadmitted = link.unadmitted[:room], link.unadmitted[room:]
             if self._rounds.behind:
                 self._rounds.put(link, len(some))
             self._receive(some)
         link.resume()
 
     def give(self) -> list[InLink]:
-        """What they have left does not wait for a round that others begin."""
+        """Let go of all links. What they have left is taken first: it cannot wait for a round of another queue."""
         for link in self._links:
             self._take_all(link)
         given = super().give()
@@ -148,41 +145,42 @@ class BundleLinks(InLinks):
         self._take_all(link)
 
     def _take_all(self, link: InLink) -> None:
-        left, link.left = link.left, []
+        left, link.unadmitted = link.unadmitted, []
         if left:
             self._receive(left)
 
 
-class PatientLinks(InLinks):
-    """Rings among them are read whenever their keeper works anyway, and at once only while it is in a hurry.
+class DeferredLinks(InLinks):
+    """Links whose rings signal their owner only while it needs what they bring at once.
 
-    To be woken for every ack costs a source more than to take it in, and to wake it costs the task that has sent it:
-    nothing else takes as long between two of its calls.
+    At any other time the owner reads them whenever it works. A wake-up for every ack would cost a source more than to
+    process the ack; and to signal it is the most expensive thing that the sending task does between two calls.
     """
 
-    def __init__(self, near: Membership, in_a_hurry: Callable[[], bool]) -> None:
-        super().__init__(near)
-        self.in_a_hurry = True  # as of when the runner last lay down
-        self._now_in_a_hurry = in_a_hurry
+    def __init__(self, peers: Peers, needs_acks_now: Callable[[], bool]) -> None:
+        super().__init__(peers)
+        self.needs_acks_now = True  # as of when the loop last went to sleep
+        self._ask_owner = needs_acks_now
 
     def _watch(self, link: InLink) -> None:
-        link.patient = True
+        link.deferred = True
         super()._watch(link)
 
-    def moved_to(self, runner: Runner | None) -> None:
-        if self._runner is not None:
-            self._runner.sleepers.remove(self)
-        super().moved_to(runner)
-        if runner is not None:
-            runner.sleepers.append(self)
+    def moved_to(self, loop: EventLoop | None) -> None:
+        if self._loop is not None:
+            self._loop.sleep_hooks.remove(self)
+        super().moved_to(loop)
+        if loop is not None:
+            loop.sleep_hooks.append(self)
 
     def read(self) -> None:
+        """Process what has come."""
         for link in tuple(self._links):
             link.read()
 
-    def rest(self) -> bool:
-        self.in_a_hurry = self._now_in_a_hurry()
-        return not self.in_a_hurry or all(link.ask() for link in self._links)
+    def prepare_sleep(self) -> bool:
+        self.needs_acks_now = self._ask_owner()
+        return not self.needs_acks_now or all(link.ask_for_signal() for link in self._links)
 
-    def rise(self) -> None:
-        """What comes while the runner is awake is read before it sleeps."""
+    def awake(self) -> None:
+        """Nothing to undo: whatever comes while the loop is awake is read before it sleeps."""

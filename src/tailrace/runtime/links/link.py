@@ -1,71 +1,79 @@
-"""A link carries frames from one task to another in another worker, through a channel of its own.
+"""A link carries frames from one task to a task in another worker, through a channel of its own.
 
-Bundles, acks and feedback travel on links of their own, so that an ack never waits behind bulk data, and a link to a
-task that is behind holds back nobody else. An outgoing link takes bundles only when its channel has taken everything
-before: what piles up meanwhile goes out as one frame. So a receiver that keeps up gets every tuple at once, and one
-that does not gets larger and larger bundles, without a timer.
+Bundles, acks and feedback travel on separate links, so that an ack never waits behind bulk data, and a link to a slow
+task holds back no other. An outgoing link takes bundles only when its channel has taken everything before; what piles
+up meanwhile goes out as one frame. A receiver that keeps up therefore gets every tuple at once, and a slow one gets
+larger and larger frames, without a timer.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tailrace.core.protocol.link_peer import LinkPeer
 from tailrace.core.protocol.membership import ACCEPT, LinkSequence
+from tailrace.core.protocol.messages import Member
 from tailrace.errors import ProtocolError
 from tailrace.ring import layout
-from tailrace.runtime.links.channels import KIND_MASK, MORE, RING_A_BELL, Channel, Outgoing, RingPart, outgoing
+from tailrace.runtime.links.channels import KIND_MASK, MORE, RING_A_BELL, Channel, ChannelWriter, RingPart, writer_of
+from tailrace.runtime.links.event_loop import EventLoop, Post
 from tailrace.runtime.links.frames import MAX_FRAME, FrameReader
-
-if TYPE_CHECKING:
-    from tailrace.runtime.execution.runner import Runner
-    from tailrace.runtime.links.out_links import OutLinks
 
 RECEIVE_BYTES = 256 << 10
 FRAMES_AT_ONCE = 64
-"""Read from one ring before others on the runner get their turn."""
+"""Frames read from one ring before other files of the event loop get their turn."""
 
 OnFrame = Callable[[int, memoryview], Any]
 
 
+class LinkOwner(Protocol):
+    """What opens, watches and closes outgoing links."""
+
+    post: Post
+
+    def connected(self, link: OutLink, member: Member, channel: Channel | None) -> None:
+        """A dial for this link has ended."""
+        ...
+
+
 class OutLink(LinkPeer):
-    """One direction, from a task here to a task elsewhere. Used by one thread, that of its keeper."""
+    """The sending end, from a task here to a task elsewhere. Used by one thread, that of its owner."""
 
     def __init__(self, kind: str, target: int, worker: int, on_lost: Callable[[int], None]) -> None:
         super().__init__()
         self.kind = kind  # "bundles", "acks", "feedback" or "cancels"
         self.target = target  # task number
         self.worker = worker  # where it lives
-        self.keeper: OutLinks | None = None  # who looks after it
-        self._channel: Outgoing | None = None
+        self.owner: LinkOwner | None = None
+        self._channel: ChannelWriter | None = None
         self._writing = False  # waiting for the connection to take more
-        self._on_lost = on_lost  # told the epoch that it was with
-        self._runner: Runner | None = None
+        self._on_lost = on_lost  # gets the epoch of the peer
+        self._loop: EventLoop | None = None
 
     @property
     def ready(self) -> bool:
-        """Connected, and everything given so far has left."""
+        """Whether it is connected, and everything sent so far has left."""
         return self._channel is not None and not self._channel.pending
 
-    def attach(self, channel: Channel, runner: Runner) -> None:
-        self._channel, self.open = outgoing(channel), True
-        self.watch(runner)
+    def attach(self, channel: Channel, loop: EventLoop) -> None:
+        self._channel, self.open = writer_of(channel), True
+        self.watch(loop)
 
-    def watch(self, runner: Runner) -> None:
-        """Be looked after by this runner from now on."""
-        self._runner = runner
+    def watch(self, loop: EventLoop) -> None:
+        """Be served by this loop from now on."""
+        self._loop = loop
         if self._channel is not None:
             self._writing = self._channel.wants_writable
-            runner.watch(self._channel.connection, self._on_event, reading=True, writing=self._writing)
+            loop.watch(self._channel.connection, self._on_event, reading=True, writing=self._writing)
 
     def unwatch(self) -> None:
-        if self._channel is not None and self._runner is not None:
-            self._runner.unwatch(self._channel.connection)
+        if self._channel is not None and self._loop is not None:
+            self._loop.unwatch(self._channel.connection)
 
     def send(self, kind: int, payload: bytes, urgent: bool = False) -> None:
-        """Send a frame, as far as the channel takes it. The link must be ready. Urgent: a patient reader is woken."""
+        """Send a frame, as far as the channel takes it. The link must be ready. Urgent: wake a deferred reader too."""
         channel = self._channel
         assert channel is not None
         try:
@@ -76,17 +84,17 @@ class OutLink(LinkPeer):
         if channel.wants_writable != self._writing:
             self._rewatch(channel)
 
-    def _rewatch(self, channel: Outgoing) -> None:
+    def _rewatch(self, channel: ChannelWriter) -> None:
         self._writing = channel.wants_writable
-        if self._runner is not None:
-            self._runner.rewatch(channel.connection, reading=True, writing=self._writing)
+        if self._loop is not None:
+            self._loop.rewatch(channel.connection, reading=True, writing=self._writing)
 
     def _on_event(self, readable: bool, writable: bool) -> None:
         channel = self._channel
         assert channel is not None
         try:
             if readable:
-                channel.heard()
+                channel.on_readable()
             elif channel.pending:
                 channel.push()
         except OSError:
@@ -101,7 +109,7 @@ class OutLink(LinkPeer):
         self._on_lost(epoch)
 
     def close(self) -> None:
-        """Forget the connection; what was under way on it comes back only as a new incarnation."""
+        """Close the connection. Frames under way on it are lost; recovery emits their roots again."""
         if self._channel is not None:
             self.unwatch()
             self._channel.close()
@@ -114,7 +122,7 @@ def _always() -> bool:
 
 
 class InLink:
-    """The receiving end, of a connection. Used by the thread that runs the receiving task."""
+    """The receiving end of a connection. Used by the thread of its owner."""
 
     def __init__(
         self,
@@ -129,40 +137,40 @@ class InLink:
         self.worker = worker
         self.epoch = epoch
         self.paused = False
-        self.left: list[Any] = []  # what it has brought and its keeper has not taken yet
-        self.patient = False  # it need not be read before its keeper does so
-        self.counts: Callable[[], bool] = _always  # whether what comes on it is to be taken
+        self.unadmitted: list[Any] = []  # bundles that it has brought and its owner has not taken yet
+        self.deferred = False  # its owner reads it when it works: no signal for each frame
+        self.counts: Callable[[], bool] = _always  # False once its peer has been replaced
         self.on_frame = on_frame
         self.on_lost = on_lost
         self._reader = FrameReader(seal=None if channel.seals is None else channel.seals.receiving)
         self._sequence = LinkSequence()
-        self._runner: Runner | None = None
+        self._loop: EventLoop | None = None
 
-    def watch(self, runner: Runner) -> None:
-        self._runner = runner
+    def watch(self, loop: EventLoop) -> None:
+        self._loop = loop
         if not self.paused:
-            runner.watch(self.socket, self._on_event, reading=True, writing=False)
+            loop.watch(self.socket, self._on_event, reading=True, writing=False)
 
     def unwatch(self) -> None:
-        if self._runner is not None and not self.paused:
-            self._runner.unwatch(self.socket)
+        if self._loop is not None and not self.paused:
+            self._loop.unwatch(self.socket)
 
     def pause(self) -> None:
-        """Read no more for now: the kernel's buffers fill, and the sender is held back."""
+        """Stop reading: the kernel's buffers fill, and the sender is held back."""
         if not self.paused:
             self.unwatch()
             self.paused = True
 
     def resume(self) -> None:
-        if self.paused and self._runner is not None:
+        if self.paused and self._loop is not None:
             self.paused = False
-            self.watch(self._runner)
+            self.watch(self._loop)
 
     def read(self) -> None:
-        """What is there and nobody has told of. Of a connection the kernel tells."""
+        """Process frames that came without a signal. A connection has none: the kernel signals all."""
 
-    def ask(self) -> bool:
-        """To be told of what comes next. False if something is there."""
+    def ask_for_signal(self) -> bool:
+        """Have the next frame signalled. False if one is there already."""
         return True
 
     def _on_event(self, readable: bool, writable: bool) -> None:
@@ -171,7 +179,7 @@ class InLink:
             if not data:
                 raise ConnectionResetError("closed by the peer")
             if not self.counts():
-                return  # its peer has been replaced, and its keeper, who was busy, has not heard yet
+                return  # its peer has been replaced, and its owner was too busy to close it yet
             for kind, number, payload in self._reader.feed(data):
                 if self._sequence.check(number) != ACCEPT:  # TCP neither copies nor skips: this is no peer of ours
                     raise ProtocolError(f"frame out of sequence: number={number}; was the stream tampered with?")
@@ -192,9 +200,9 @@ class InLink:
 
 
 class RingInLink(InLink):
-    """The receiving end of a ring. It reads whenever the bell rings, and asks for it whenever the ring is empty.
+    """The receiving end of a ring. It reads when the bell rings, and asks for the bell when the ring is empty.
 
-    One that is patient asks for it only when it is told to.
+    A deferred link asks for the bell only in ``ask_for_signal``.
     """
 
     def __init__(
@@ -215,19 +223,19 @@ class RingInLink(InLink):
         self._parts_bytes = 0
         self._closed = False
 
-    def watch(self, runner: Runner) -> None:
-        self._runner = runner
-        runner.watch(self.socket, self._on_event, reading=True, writing=False)
-        runner.watch(self._ring.bell, self._on_bell, reading=True, writing=False)
-        self._ring_own_bell()  # something may have come while nobody watched
+    def watch(self, loop: EventLoop) -> None:
+        self._loop = loop
+        loop.watch(self.socket, self._on_event, reading=True, writing=False)
+        loop.watch(self._ring.bell, self._on_bell, reading=True, writing=False)
+        self._ring_own_bell()  # something may have come while no loop watched
 
     def unwatch(self) -> None:
-        if self._runner is not None:
-            self._runner.unwatch(self.socket)
-            self._runner.unwatch(self._ring.bell)
+        if self._loop is not None:
+            self._loop.unwatch(self.socket)
+            self._loop.unwatch(self._ring.bell)
 
     def pause(self) -> None:
-        """Read no more for now: the ring fills, and the sender is held back."""
+        """Stop reading: the ring fills, and the sender is held back."""
         self.paused = True
 
     def resume(self) -> None:
@@ -238,7 +246,7 @@ class RingInLink(InLink):
     def _ring_own_bell(self) -> None:
         os.write(self._ring.bell, RING_A_BELL)
 
-    def ask(self) -> bool:
+    def ask_for_signal(self) -> bool:
         return self._core.want_data(layout.MODE_BELL)
 
     def _on_bell(self, readable: bool, writable: bool) -> None:
@@ -253,7 +261,7 @@ class RingInLink(InLink):
             self._lose(error)
 
     def _on_event(self, readable: bool, writable: bool) -> None:
-        """Nobody ever sends on the connection: it is the end. What is in the ring came before."""
+        """The connection has ended: peers never send on it. Frames in the ring came before the end, and count."""
         try:
             while self._drain():
                 pass
@@ -263,7 +271,7 @@ class RingInLink(InLink):
             self._lose(ConnectionResetError("closed by the peer"))
 
     def _drain(self) -> bool:
-        """Take what is there, up to a limit. Whether there may be more."""
+        """Process frames, up to a limit. True if there may be more."""
         if not self.counts():
             return False
         core = self._core
@@ -279,12 +287,12 @@ class RingInLink(InLink):
                 try:
                     self._take(kind, view)
                 finally:
-                    view.release()  # what was decoded owns its bytes
+                    view.release()  # decoding has copied what it needs
                 if core.release() == layout.BELL:
-                    self._tell_room()
-            elif self.patient:
+                    self._signal_room()
+            elif self.deferred:
                 return False
-            if not (self.paused or self.patient) and core.want_data(layout.MODE_BELL):
+            if not (self.paused or self.deferred) and core.want_data(layout.MODE_BELL):
                 return False
         return True
 
@@ -301,11 +309,11 @@ class RingInLink(InLink):
             self._parts, self._parts_bytes = [], 0
             self.on_frame(kind & KIND_MASK, memoryview(whole))
 
-    def _tell_room(self) -> None:
+    def _signal_room(self) -> None:
         try:
             self.socket.send(RING_A_BELL)
         except BlockingIOError:
-            pass  # it has been told often enough, and does not listen
+            pass  # enough signals wait there unread
 
     def close(self) -> None:
         if not self._closed:

@@ -1,11 +1,11 @@
 """A node's queue: a ring in shared memory that the workers of a machine put tuples into, and their tasks draw from.
 
-A record is a portion: as many tuples as a task runs at once, encoded once, after the time when it was put. Whoever
-draws says how many that is, in a spare word of the ring.
+A record holds the time when it was put, and a portion: as many tuples as a task runs at once, encoded together. The
+consumers publish the size of a portion in a spare word of the ring.
 
-Tasks that find nothing sleep, and all of them listen to one bell, a pipe, which wakes one of them. Those who sleep are
-counted in the ring: while there are any, whoever puts something in rings the bell, and so does whoever draws and
-leaves something behind. A process that is woken and dies leaves the others asleep until they look by themselves.
+Consumers that find nothing sleep. All of them listen to one bell, a pipe, which wakes one of them. The ring counts the
+sleepers: while there are any, every put rings the bell, and so does every draw that leaves records behind. If a process
+dies that was woken, the others sleep on until their next look, 100 ms later at most.
 """
 
 from __future__ import annotations
@@ -23,32 +23,34 @@ from tailrace.core.plan.node_groups import NodeGroup
 from tailrace.errors import RingError
 from tailrace.ring import layout
 from tailrace.runtime.links.channels import RING_A_BELL, RingPart
+from tailrace.runtime.links.event_loop import EventLoop
 
 if TYPE_CHECKING:
     from tailrace.ring._ring import Shared
-    from tailrace.runtime.execution.runner import Runner
-    from tailrace.runtime.shared_queues.pool import Pool
 
 Decode = Callable[[memoryview], Sequence[Any]]
 
+HandOver = Callable[[list[Any], EventLoop | None], list[Any]]
+"""Gives bundles to tasks that could begin at once. Returns the rest."""
+
 LOOK_AGAIN_NS = 100 * MILLISECOND_NS
-"""After so long a queue in which nothing was ready is worth another look, though no bell has rung."""
+"""After so long an empty queue is looked at again, even if no bell has rung."""
 
 TRIES = 3
 BUSY_S = 0.00005
-"""How long to leave the ring alone when others are at it each time. A turn takes microseconds."""
+"""How long to leave the ring alone after several tries found others using it. They use it for microseconds."""
 
 MOST = 4096
-"""Tuples in a record. What comes close to it has outgrown the ring before."""
+"""Tuples in a record. In practice the size of the ring is the tighter limit."""
 
 _CAME = struct.Struct("<Q")
 _PORTION = struct.Struct("<I")
 
 
 class NodeQueue:
-    """One process's end. Any thread may put and take.
+    """One process's end of the queue. Any thread may put and take.
 
-    Law: what was put is taken once, or is lost together with the node group that the queue belongs to.
+    Law: every record is taken once, or is lost together with the node group that the queue belongs to.
     """
 
     def __init__(self, part: RingPart, group: NodeGroup, batch: int = 0) -> None:
@@ -56,21 +58,21 @@ class NodeQueue:
 
         self.group = group
         self.part = part
-        self.pool: Pool | None = None  # of this worker's tasks that draw from it
+        self.hand_over: HandOver = _hand_over_none  # to tasks of this worker that could begin at once
         self.new_id = Random(os.urandom(16)).getrandbits
         self.largest = part.piece
-        self.portion = batch or 1  # tuples in a record, as those who draw have it
+        self.portion = batch or 1  # tuples in a record, as published by the consumers
         self._ring: SharedRing | None = SharedRing(part.segment)
-        self._core: Shared | None = self._ring.core  # None if the queue has ended
-        self._lock = threading.Lock()  # an end is for one thread at a time, but for a look
-        self._looked_ns = 0  # when there was nothing
-        self._batch = batch  # tuples that tasks take at once, whatever they say; 0: as they say
+        self._core: Shared | None = self._ring.core  # None once the queue has ended
+        self._lock = threading.Lock()  # an end of the ring is for one thread at a time, except ``worth_drawing``
+        self._looked_ns = 0  # when it was last found empty
+        self._batch = batch  # tuples that tasks take at once, if that is fixed; 0: as published
         self.decode: Decode | None = None
 
     # -- putting
 
     def put(self, payload: bytes) -> bool:
-        """False if there is no room. What is put into a queue that has ended is lost, as all that was in it."""
+        """False if there is no room. A queue that has ended accepts everything and drops it, as all it had."""
         with self._lock:
             if self._core is None:
                 return True
@@ -87,7 +89,7 @@ class NodeQueue:
     # -- taking
 
     def __bool__(self) -> bool:
-        """Whether it is worth asking: something was put in since there was nothing, or the bell has rung."""
+        """Whether it is worth drawing: a record has been put since it was empty, or the bell has rung."""
         core = self._core
         if core is None:
             return False
@@ -96,11 +98,11 @@ class NodeQueue:
         if system_clock() - self._looked_ns < LOOK_AGAIN_NS:
             return False
         self._looked_ns = system_clock()
-        core.heard()  # what was being written then may be there now, and nobody slept who was to be told
+        core.heard()  # a record that was being written then may be complete now, without a signal
         return core.worth_drawing()
 
     def take(self, most: int) -> tuple[int, Sequence[Any]]:
-        """When the next record was put, and the bundles in it; none if there is none, or others are at it."""
+        """When the next record was put, and its bundles; no bundles if there is no record, or others use the ring."""
         for _ in range(TRIES):
             record, result = self._draw(most)
             if record is not None:
@@ -121,7 +123,7 @@ class NodeQueue:
             except ValueError as error:
                 raise self._broken(str(error)) from None
             if result == layout.BELL:
-                self._ring_bell()  # there is more, for another
+                self._ring_bell()  # there are more records, for another consumer
             if most != self.portion and not self._batch:
                 self.portion = min(most, MOST)
                 _PORTION.pack_into(self.part.segment.memory, layout.SPARE, self.portion)
@@ -134,7 +136,7 @@ class NodeQueue:
     # -- the bell
 
     def pass_on(self) -> None:
-        """Wake one who sleeps, in the place of one who was woken and does not draw."""
+        """Wake a consumer that sleeps, in place of one that was woken and does not draw."""
         with self._lock:
             if self._core is not None and self._core.resting():
                 self._ring_bell()
@@ -143,21 +145,21 @@ class NodeQueue:
         try:
             os.write(self.part.bell, RING_A_BELL)
         except BlockingIOError:
-            pass  # it has been rung often enough
+            pass  # the pipe is full: it has been rung often enough
 
     def bell(self) -> int | None:
-        """A number of the bell's file for who would listen, to be closed by them. None if the queue has ended."""
+        """A file number of the bell, which the caller must close. None if the queue has ended."""
         with self._lock:
             return None if self._ring is None else os.dup(self.part.bell)
 
-    def heard(self) -> None:
+    def bell_rang(self) -> None:
         """The bell has rung, or may have."""
         with self._lock:
             if self._core is not None:
                 self._core.heard()
 
-    def rest(self) -> bool:
-        """A thread is about to sleep until the bell rings. False, and it is not counted: there is something to draw."""
+    def prepare_sleep(self) -> bool:
+        """Count a consumer that is about to sleep until the bell rings. False if it must not: there is a record."""
         with self._lock:
             core = self._core
             try:
@@ -165,12 +167,12 @@ class NodeQueue:
                     return True
             except ValueError as error:
                 raise self._broken(str(error)) from None
-        if not core.worth_drawing():  # others are at it, and it cannot be told
+        if not core.worth_drawing():  # others use the ring, so it is unknown whether there is one
             time.sleep(BUSY_S)
         return False
 
-    def rise(self) -> None:
-        """It is awake again."""
+    def awake(self) -> None:
+        """A consumer that was counted is awake again."""
         with self._lock:
             if self._core is not None:
                 self._core.rise()
@@ -179,7 +181,7 @@ class NodeQueue:
 
     @property
     def queued(self) -> int:
-        """Records in it, as far as their mean size tells."""
+        """Records in it, estimated from their mean size."""
         with self._lock:
             if self._ring is None:
                 return 0
@@ -190,7 +192,7 @@ class NodeQueue:
         return max(1, round(found.held / mean))
 
     def close(self) -> None:
-        """The node group is over. What others still do with the queue is up to them."""
+        """End this process's use of the queue. Others may go on with theirs."""
         with self._lock:
             ring, self._ring, self._core = self._ring, None, None
             if ring is not None:
@@ -198,51 +200,60 @@ class NodeQueue:
                 ring.detach()
 
 
-class Ear:
-    """A runner that listens to the bell of a queue, for who would draw. Used by the runner's thread."""
+class BellListener:
+    """Has an event loop listen to the bell of a queue, for a consumer. Used by the loop's thread.
 
-    def __init__(self, queue: NodeQueue, runner: Runner, bell: int, then: Callable[[], None] = lambda: None) -> None:
+    ``on_bell`` is called when it rings. A task needs none: once awake, it draws by itself.
+    """
+
+    def __init__(
+        self, queue: NodeQueue, loop: EventLoop, bell: int, on_bell: Callable[[], None] = lambda: None
+    ) -> None:
         self.queue = queue
-        self._runner = runner
-        self._bell = bell  # its own, as a runner knows files by their number
-        self._then = then  # what follows if it rings; a host that is awake draws by itself
-        self._open = False
-        self._resting = False
-        runner.sleepers.append(self)
+        self._loop = loop
+        self._bell = bell  # a number of its own, as a loop knows files by their number
+        self._on_bell = on_bell
+        self._listening = False
+        self._counted = False  # as a sleeper
+        loop.sleep_hooks.append(self)
         self.listen(True)
 
     def listen(self, wanted: bool) -> None:
-        """A host that could not run what it drew does not listen, so that another is woken."""
-        if wanted != self._open:
-            self._open = wanted
+        """A task that could not run what it drew must not listen, so that the bell wakes another."""
+        if wanted != self._listening:
+            self._listening = wanted
             if wanted:
-                self._runner.watch(self._bell, self._on_bell, reading=True, writing=False, alone=True)
+                self._loop.watch(self._bell, self._on_readable, reading=True, writing=False, alone=True)
             else:
-                self._runner.unwatch(self._bell)
+                self._loop.unwatch(self._bell)
 
-    def rest(self) -> bool:
-        """The runner is about to sleep. False if there is something to draw."""
-        if self._open:
-            self._resting = self.queue.rest()
-            if not self._resting:
-                self._then()
-        return self._resting or not self._open
+    def prepare_sleep(self) -> bool:
+        if self._listening:
+            self._counted = self.queue.prepare_sleep()
+            if not self._counted:
+                self._on_bell()
+        return self._counted or not self._listening
 
-    def rise(self) -> None:
-        if self._resting:
-            self._resting = False
-            self.queue.rise()
+    def awake(self) -> None:
+        if self._counted:
+            self._counted = False
+            self.queue.awake()
 
-    def _on_bell(self, readable: bool, writable: bool) -> None:
+    def _on_readable(self, readable: bool, writable: bool) -> None:
         try:
             os.read(self._bell, 1 << 16)
         except BlockingIOError:
-            pass  # another was faster
-        self.queue.heard()
-        self._then()
+            pass  # another listener was faster
+        self.queue.bell_rang()
+        self._on_bell()
 
     def close(self) -> None:
         self.listen(False)
-        self.rise()
-        self._runner.sleepers.remove(self)
+        self.awake()
+        self._loop.sleep_hooks.remove(self)
         os.close(self._bell)
+
+
+def _hand_over_none(bundles: list[Any], loop: EventLoop | None) -> list[Any]:
+    """No task of this worker draws from the queue."""
+    return bundles

@@ -1,213 +1,217 @@
-"""The queues that a worker shares with others of its machine: it makes them, or asks who made them, at each change.
+"""The queues that a worker shares with the others of its machine, one for each operator that may have one.
 
-The maker's offer has a name in the file system only until all of the node group have mapped it, or the node group is
-over; those that a killed maker leaves are swept by the process that takes its place. Until a worker has a queue, or if
-it cannot have it, it sends to the chosen tasks over links, and they draw from the queue of their worker.
+The segment that the maker offers has a name in the file system only until all workers of the node group have mapped it,
+or the group is over. Names that a killed maker leaves are swept by the process that takes its place. Until a worker has
+a queue, or if it cannot have it, it sends to the chosen tasks over links, and they draw from the queue of their worker.
 
-When they are switched off nothing more is put into them, and they are emptied; but they stay until their node group is
-over, since others may put tuples in for a while yet.
+When node queues are switched off nothing more is put into them, and they are emptied; but they stay until their node
+group is over, because other workers may put tuples in for a while yet.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tailrace.core.plan.node_groups import NodeGroup, node_group_of
 from tailrace.core.plan.plan import OperatorPlan, Plan
 from tailrace.core.protocol.messages import Member
-from tailrace.errors import ProtocolError, RingError, SegmentError
+from tailrace.errors import RingError
 from tailrace.policy.techniques import NODE
+from tailrace.runtime.execution.ports import WorkerServices
 from tailrace.runtime.links.channels import RingPart, offer_ring, take_ring
+from tailrace.runtime.links.node_share import NodeShare
 from tailrace.runtime.shared_queues.node_queue import NodeQueue
 from tailrace.runtime.shared_queues.pool import Pool
 from tailrace.topology import Role
 
 KIND = "queue"
-RETRY_S = (0.02, 1.0)
-"""Between questions to a maker that has no queue yet: at first, and at most."""
 
-HANDED_S = 10.0
-"""For a worker to map a queue that it has been told of. Then its name goes."""
+MAPPED_S = 10.0
+"""How long a worker may take to map a queue that it was offered. Then the name of the segment goes."""
 
 
-class Ground(Protocol):
-    """What queues need to know of their worker."""
+class OperatorQueue(NodeShare[RingPart]):
+    """One worker's part in the queue of one operator. For any thread.
 
-    worker: int
+    ``changed`` is called, with the lock held, when the queue is there.
+    """
 
-    def member(self, worker: int) -> Member | None: ...
-
-    def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
-        """Connect to a peer, and hear what it answers."""
-        ...
-
-    def no_queue(self, why: str) -> None:
-        """A queue cannot be had."""
-        ...
-
-
-class NodeQueues:
-    """Of one worker. ``switch``, ``follow`` and ``close`` are for one thread, the rest for any."""
-
-    def __init__(self, near: Ground, plan: Plan, run: str, pools: Mapping[int, Pool]) -> None:
-        self.by_task: Mapping[int, NodeQueue] = {}  # where to put what is meant for a task
-        self._near = near
-        self._plan = plan
+    def __init__(
+        self,
+        services: WorkerServices,
+        operator: OperatorPlan,
+        run: str,
+        pool: Pool | None,
+        lock: threading.Lock,
+        changed: Callable[[], None],
+        say_no_queue: Callable[[str], None],
+    ) -> None:
+        super().__init__(services, services.worker, KIND, operator.index)
+        self.operator = operator
+        self.queue: NodeQueue | None = None
         self._run = run
-        self._pools = pools  # by operator
-        self._operators = [operator for operator in plan.operators if operator.widest == NODE]
-        self._wanted = False
-        self._lock = threading.Lock()
-        self._groups: dict[int, NodeGroup] = {}  # by operator, as all that follow
-        self._queues: dict[int, NodeQueue] = {}
-        self._missing: dict[int, set[int]] = {}  # workers that have not mapped what we made
+        self._pool = pool  # of this worker's tasks
+        self._lock = lock  # for the group, the queue and the rest
+        self._changed = changed
+        self._say_no_queue = say_no_queue
+        self._wanted = False  # tuples are to be put into it
+        self._unmapped: set[int] | None = None  # workers that have not mapped what we made; None: made by another
 
-    # -- on and off
+    def switch(self, wanted: bool) -> None:
+        """Put tuples into the queue, or no more. The caller holds the lock."""
+        self._wanted = wanted
+        self._draw()
 
-    def switch(self, wanted: bool, members: Mapping[int, Member]) -> None:
-        """Have queues among these, or put nothing more into those that there are."""
+    def _draw(self) -> None:
+        if self._pool is not None and self.queue is not None:
+            self._pool.draw_from(self.queue if self._wanted else None)
+            self._pool.empty(None if self._wanted else self.queue)
+
+    def make(self, group: NodeGroup) -> RingPart:
+        part = offer_ring(self._run, KIND)
         with self._lock:
-            self._wanted = wanted
-            for queue in self._queues.values():
-                self._draw_from(queue)
-            self._list()
-        self.follow(members)
+            self._unmapped = {worker for worker, _ in group.members} - {self.worker}
+        return part
 
-    def _draw_from(self, queue: NodeQueue) -> None:
-        if queue.pool is not None:
-            queue.pool.draw_from(queue if self._wanted else None)
-            queue.pool.empty(None if self._wanted else queue)
+    def take(self, connection: socket.socket, reply: Mapping[str, Any]) -> RingPart:
+        with connection:
+            return take_ring(reply.get("ring"), reply.get("nonce"), KIND)
 
-    # -- memberships
-
-    def follow(self, members: Mapping[int, Member]) -> None:
-        """The membership has changed, and nobody has been told yet that we act on it."""
-        for operator in self._operators:
-            group = node_group_of(self._plan, operator, members, self._near.worker)
-            if group == self._groups.get(operator.index):
-                continue
-            self._leave(operator)
-            if group is None or not self._wanted:
-                continue
-            with self._lock:
-                self._groups[operator.index] = group
-            if group.maker == self._near.worker:
-                self._make(operator, group)
-            else:
-                threading.Thread(target=self._ask, args=(operator, group), name="queue", daemon=True).start()
-
-    def _leave(self, operator: OperatorPlan) -> None:
-        index = operator.index
+    def join(self, group: NodeGroup, made: RingPart) -> None:
+        operator = self.operator.operator
+        batch = operator.options["max_size"] if operator.role is Role.MAP_BATCH else 0
+        try:
+            queue = NodeQueue(made, group, batch)
+        except RingError as error:  # more workers than a ring has places for
+            if group.maker == self.worker:
+                made.withdraw()
+            made.close()
+            self.do_without(str(error))
+            return
+        if self._pool is not None:
+            queue.hand_over, queue.decode = self._pool.hand_over, self._pool.decode
         with self._lock:
-            self._groups.pop(index, None)
-            queue = self._queues.pop(index, None)
-            made = self._missing.pop(index, None) is not None
-            self._list()
+            over = self.group is not group
+            if not over:
+                self.queue = queue
+                self._draw()  # before a task of this worker puts anything in
+                self._changed()
+        if over:
+            queue.close()
+
+    def do_without(self, why: str) -> None:
+        self._say_no_queue(why)
+
+    def leave(self) -> None:
+        """The node group is over."""
+        with self._lock:
+            self.group = None
+            queue, self.queue = self.queue, None
+            made, self._unmapped = self._unmapped is not None, None
+            self._changed()
         if queue is not None:
             if made:
                 queue.part.withdraw()
-            if queue.pool is not None:
-                queue.pool.draw_from(None)
-                queue.pool.empty(None)
+            if self._pool is not None:
+                self._pool.draw_from(None)
+                self._pool.empty(None)
             queue.close()
 
-    def close(self) -> None:
-        for operator in self._operators:
-            self._leave(operator)
-
-    def _list(self) -> None:
-        tasks: dict[int, NodeQueue] = {}
-        for index, queue in self._queues.items() if self._wanted else ():
-            operator = self._plan.operators[index]
-            for task, home in enumerate(self._plan.homes(operator), operator.first_task):
-                if queue.group.has(home):
-                    tasks[task] = queue
-        self.by_task = tasks
-
-    # -- making
-
-    def _make(self, operator: OperatorPlan, group: NodeGroup) -> None:
-        try:
-            part = offer_ring(self._run, KIND)
-        except SegmentError as error:
-            self._near.no_queue(str(error))
-            return
-        with self._lock:
-            self._missing[operator.index] = {worker for worker, _ in group.members} - {self._near.worker}
-        self._join(operator, group, part)
-
     def offer(self, hello: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What a peer needs to map the queue that it asks for; None if we have not made it, or no longer have it."""
+        """What a peer needs to map the queue; None if this worker has not made it, or no longer has it."""
         with self._lock:
-            queue = self._queues.get(hello["target"])
-            members = [] if queue is None else [list(member) for member in queue.group.members]
-            if queue is None or hello["target"] not in self._missing or hello.get("group") != members:
+            queue = self.queue
+            if queue is None or self._unmapped is None or not self.asked_by(hello):
                 return None
             return {"ring": queue.part.segment.path.name, "nonce": queue.part.segment.nonce.hex()}
 
-    def handed(self, hello: Mapping[str, Any], connection: socket.socket) -> None:
-        """Wait until the peer has mapped it. The last one takes the name along."""
+    def mapped_by(self, worker: int) -> None:
+        """A peer has mapped it, or had time to. After the last one the name of the segment goes."""
+        with self._lock:
+            if self.queue is not None and self._unmapped is not None:
+                self._unmapped.discard(worker)
+                if not self._unmapped:
+                    self.queue.part.withdraw()
+
+
+class NodeQueues:
+    """All such queues of one worker. ``switch``, ``follow`` and ``close`` are for one thread, the rest for any.
+
+    ``say_no_queue`` is called with the reason if the worker cannot have a queue.
+    """
+
+    def __init__(
+        self,
+        services: WorkerServices,
+        plan: Plan,
+        run: str,
+        pools: Mapping[int, Pool],
+        say_no_queue: Callable[[str], None],
+    ) -> None:
+        self.by_task: Mapping[int, NodeQueue] = {}  # where to put tuples for a task
+        self._worker = services.worker
+        self._plan = plan
+        self._wanted = False
+        self._lock = threading.Lock()
+        self._queues = {
+            operator.index: OperatorQueue(
+                services, operator, run, pools.get(operator.index), self._lock, self._list, say_no_queue
+            )
+            for operator in plan.operators
+            if operator.widest == NODE
+        }
+
+    def switch(self, wanted: bool, members: Mapping[int, Member]) -> None:
+        """Have queues among these members, or put nothing more into those that there are."""
+        with self._lock:
+            self._wanted = wanted
+            for queue in self._queues.values():
+                queue.switch(wanted)
+            self._list()
+        self.follow(members)
+
+    def follow(self, members: Mapping[int, Member]) -> None:
+        """The membership has changed. Called before the coordinator hears that this worker acts on it."""
+        for queue in self._queues.values():
+            group = node_group_of(self._plan, queue.operator, members, self._worker)
+            if group == queue.group:
+                continue
+            queue.leave()
+            if group is None or not self._wanted:
+                continue
+            with self._lock:
+                queue.group = group
+            queue.obtain(group)
+
+    def close(self) -> None:
+        for queue in self._queues.values():
+            queue.leave()
+
+    def _list(self) -> None:
+        tasks: dict[int, NodeQueue] = {}
+        for shared in self._queues.values() if self._wanted else ():
+            queue, operator = shared.queue, shared.operator
+            for task, home in enumerate(self._plan.homes(operator), operator.first_task):
+                if queue is not None and queue.group.has(home):
+                    tasks[task] = queue
+        self.by_task = tasks
+
+    def offer(self, hello: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What a peer needs to map the queue that it asks for; None if it cannot have it from here."""
+        queue = self._queues.get(hello["target"])
+        return None if queue is None else queue.offer(hello)
+
+    def offered(self, hello: Mapping[str, Any], connection: socket.socket) -> None:
+        """Wait until the peer has mapped the queue that it was offered: it closes the connection then."""
         try:
-            connection.settimeout(HANDED_S)
+            connection.settimeout(MAPPED_S)
             connection.recv(1)
         except OSError:
             pass
         connection.close()
-        with self._lock:
-            queue, missing = self._queues.get(hello["target"]), self._missing.get(hello["target"])
-            if queue is not None and missing is not None:
-                missing.discard(hello["worker"])
-                if not missing:
-                    queue.part.withdraw()
-
-    # -- asking
-
-    def _ask(self, operator: OperatorPlan, group: NodeGroup) -> None:
-        wait_s, longest_s = RETRY_S
-        while self._groups.get(operator.index) is group:
-            try:
-                part = self._ask_once(operator, group)
-            except (OSError, ProtocolError):
-                time.sleep(wait_s)
-                wait_s = min(2 * wait_s, longest_s)
-            except (SegmentError, ValueError) as error:
-                self._near.no_queue(str(error))
-                return
-            else:
-                self._join(operator, group, part)
-                return
-
-    def _ask_once(self, operator: OperatorPlan, group: NodeGroup) -> RingPart:
-        member = self._near.member(group.maker)
-        if member is None:
-            raise ProtocolError(f"nobody to ask: worker={group.maker}")
-        asked = {"kind": KIND, "target": operator.index, "group": group.members}
-        connection, reply = self._near.ask(member, asked)
-        with connection:
-            return take_ring(reply.get("ring"), reply.get("nonce"), KIND)
-
-    def _join(self, operator: OperatorPlan, group: NodeGroup, part: RingPart) -> None:
-        batch = operator.operator.options["max_size"] if operator.operator.role is Role.MAP_BATCH else 0
-        try:
-            queue = NodeQueue(part, group, batch)
-        except RingError as error:  # more workers than a ring has places for
-            if group.maker == self._near.worker:
-                part.withdraw()
-            part.close()
-            self._near.no_queue(str(error))
-            return
-        pool = self._pools.get(operator.index)
-        if pool is not None:
-            queue.pool, queue.decode = pool, pool.decode
-        with self._lock:
-            over = self._groups.get(operator.index) is not group
-            if not over:
-                self._queues[operator.index] = queue
-                self._draw_from(queue)  # before anybody here puts anything in
-                self._list()
-        if over:
-            queue.close()
+        queue = self._queues.get(hello["target"])
+        if queue is not None:
+            queue.mapped_by(hello["worker"])

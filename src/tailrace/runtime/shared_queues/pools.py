@@ -7,23 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.messages import Member
 from tailrace.core.queues.shared import SharedQueue
 from tailrace.core.tasks.base import Task
 from tailrace.policy.techniques import NODE
+from tailrace.runtime.execution.ports import WorkerServices
 from tailrace.runtime.execution.runner import Runner
 from tailrace.runtime.execution.task_host import TaskHost
-from tailrace.runtime.links.in_links import Membership
 from tailrace.runtime.shared_queues.node_queue import NodeQueue
-from tailrace.runtime.shared_queues.node_queues import Ground, NodeQueues
+from tailrace.runtime.shared_queues.node_queues import NodeQueues
 from tailrace.runtime.shared_queues.pool import Pool
-
-
-class PoolGround(Ground, Membership, Protocol):
-    """What pools need to know of their worker."""
 
 
 class Pools:
@@ -31,15 +27,17 @@ class Pools:
 
     def __init__(
         self,
-        near: PoolGround,
+        services: WorkerServices,
         plan: Plan,
         run: str,
         hosts: Mapping[int, TaskHost],
         queues: Mapping[int, SharedQueue[Task]],
         runner: Runner,
         new_runner: Callable[[str], Runner],
+        say_no_queue: Callable[[str], None],
     ) -> None:
-        self._near = near
+        self._services = services
+        self._say_no_queue = say_no_queue
         self._plan = plan
         self._run = run
         self._wanted: str | None = None
@@ -47,7 +45,7 @@ class Pools:
         self._pools: dict[int, Pool] = {}  # by operator
         for index, queue in queues.items():
             some = [host for task, host in hosts.items() if plan.operator_of[task] == index]
-            self._pools[index] = Pool(queue, some, near, runner, new_runner)
+            self._pools[index] = Pool(queue, some, services, runner, new_runner)
         self._node_queues: NodeQueues | None = None  # until they are first wanted
 
     def switch(self, wanted: str | None) -> None:
@@ -56,11 +54,11 @@ class Pools:
             return
         self._wanted = wanted
         for pool in self._pools.values():
-            for host in pool.hosts:
-                shared = pool if self._plan.shares(host.task.number, wanted) else None
-                host.post(partial(host.share, shared))
+            for member in pool.members:
+                shares = self._plan.shares(member.host.task.number, wanted)
+                member.host.post(member.join if shares else member.leave)
         if wanted == NODE and self._node_queues is None:
-            self._node_queues = NodeQueues(self._near, self._plan, self._run, self._pools)
+            self._node_queues = NodeQueues(self._services, self._plan, self._run, self._pools, self._say_no_queue)
         if self._node_queues is not None:
             self._node_queues.switch(wanted == NODE, self._members)
 
@@ -68,7 +66,7 @@ class Pools:
         """All hosts have their runners, which have begun."""
         for pool in self._pools.values():
             if not all(host.shared for host in pool.drawing):
-                pool.post(pool.read_apart)
+                pool.post(pool.start_intake)
 
     def follow(self, members: Mapping[int, Member]) -> None:
         """The membership has changed, and nobody has been told yet that we act on it."""
@@ -83,17 +81,17 @@ class Pools:
 
     # -- queues of the node, from any thread
 
-    def queue_for(self, task: int) -> NodeQueue | None:
+    def node_queue_for(self, task: int) -> NodeQueue | None:
         return None if self._node_queues is None else self._node_queues.by_task.get(task)
 
     def offer(self, hello: Mapping[str, Any]) -> dict[str, Any] | None:
         """What a peer needs to map a queue of the node that it asks for; None if there is none here."""
         return None if self._node_queues is None else self._node_queues.offer(hello)
 
-    def handed(self, hello: Mapping[str, Any], connection: Any) -> None:
+    def offered(self, hello: Mapping[str, Any], connection: Any) -> None:
         """A peer has been told of a queue."""
         if self._node_queues is not None:
-            self._node_queues.handed(hello, connection)
+            self._node_queues.offered(hello, connection)
 
     def close(self) -> None:
         if self._node_queues is not None:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Protocol
 
 from tailrace.core.tasks.base import Task
-from tailrace.core.tasks.source import SourceTask
 from tailrace.errors import ProtocolError, SegmentError
 from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.runtime.links.acceptor import Acceptor, Serve
@@ -81,9 +80,9 @@ class LinkAcceptor:
         if host is not None:
             kind, worker, epoch = hello["kind"], hello["worker"], hello["epoch"]
             channel = Channel(connection, ring, contact.link_seals)
-            pool = host.pool
-            if pool is not None and kind == "bundles":
-                pool.post(lambda: pool.take_link(host, channel, worker, epoch))  # at once: the task may be in a call
+            shared = host.shared_input
+            if shared is not None and kind == "bundles":
+                shared.take_link(channel, worker, epoch)  # at once: the task may be in a call
             else:
                 host.post(lambda: host.take_link(channel, kind, worker, epoch))
         return None
@@ -95,7 +94,7 @@ class LinkAcceptor:
             answer(contact, why_not or "no such queue here")
             return
         answer(contact, None, **offer)
-        pools.handed(contact.said, contact.connection)
+        pools.offered(contact.said, contact.connection)
 
     def _hand_link(self, contact: Contact, why_not: str | None) -> None:
         links = self._house.node_links
@@ -136,4 +135,4 @@ def _takes(task: Task, kind: str) -> bool:
     """Whether a task has a use for a link of this kind."""
     if kind == "feedback":
         return bool(task.lines)
-    return (kind == "acks") == isinstance(task, SourceTask)
+    return (kind == "acks") == task.owns_roots

@@ -35,7 +35,7 @@ from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.techniques import NODE, Tail
 from tailrace.ring.segment import sweep, sweep_own
 from tailrace.runtime.execution.async_runner import AsyncRunner
-from tailrace.runtime.execution.runner import Runner
+from tailrace.runtime.execution.runner import RunnableTask, Runner
 from tailrace.runtime.execution.stuck_calls import StuckCalls
 from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.runtime.links.auth import dial
@@ -112,19 +112,19 @@ class WorkerProcess:
         self._opener: Opener | None = None
         self._recorder: Recorder | None = None
         self._failed = False
-        self._stuck = StuckCalls(self.leave_behind, lambda topic, text: self.tell(Notice(topic, text)))
+        self._stuck = StuckCalls(self.detach, lambda topic, text: self.tell(Notice(topic, text)))
         self._unreached: dict[int, int] = {}  # how often the user was told that a worker cannot be reached
         self.cancelling = Cancellations()
         sweep()
 
     # -- what task hosts ask for
 
-    def host_of(self, task: int) -> TaskHost | None:
+    def mailbox_of(self, task: int) -> TaskHost | None:
         assert self._plan is not None
         return self._hosts.get(self._plan.unit_of[task])
 
     def find(self, task: int) -> TaskHost | None:
-        return self.host_of(task) if self._plan is not None and 0 <= task < len(self._plan.home) else None
+        return self.mailbox_of(task) if self._plan is not None and 0 <= task < len(self._plan.home) else None
 
     def home_of(self, task: int) -> int:
         assert self._plan is not None
@@ -140,8 +140,8 @@ class WorkerProcess:
     def counts(self, worker: int, epoch: int) -> bool:
         return self._core.membership.counts(worker, epoch)
 
-    def queue_for(self, task: int) -> NodeQueue | None:
-        return None if self.pools is None else self.pools.queue_for(task)
+    def node_queue_for(self, task: int) -> NodeQueue | None:
+        return None if self.pools is None else self.pools.node_queue_for(task)
 
     @property
     def _shared_by_node(self) -> list[Pools | NodeUplinks]:
@@ -150,7 +150,7 @@ class WorkerProcess:
     def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
         return self._dialer.ask(member, hello)
 
-    def no_queue(self, why: str) -> None:
+    def _say_no_queue(self, why: str) -> None:
         self.tell(Notice("queue", f"queues are shared by the tasks of a worker, not of a node: {why}"))
 
     def _say_own_part(self, why: str) -> None:
@@ -189,25 +189,24 @@ class WorkerProcess:
             if self._core.life is not Life.LEAVING:
                 orphaned()
 
-    def isolate(self, host: TaskHost) -> None:
+    def isolate(self, host: RunnableTask) -> None:
         """Give this host, which the shared runner has let go, a runner of its own."""
         own = self._own_runner(host)
         own.adopt(host)
         own.start()
 
-    def leave_behind(self, host: TaskHost) -> None:
-        """A call of this host does not return: have the others of its runner go on. The caller holds the seat."""
+    def detach(self, host: TaskHost) -> None:
+        """A call of this host does not return: have the others of its runner go on. The caller holds the run lock."""
         assert host.runner is not None
-        for one in host.pool.hosts if host.pool is not None else ():
-            one.wants_own_runner = one.shared and one is not host
-        host.runner.leave_behind(host, self._own_runner(host))
+        if host.shared_input is not None:
+            host.shared_input.request_own_runners()
+            host.wants_own_runner = False
+        host.runner.detach(host, self._own_runner(host))
 
-    def _own_runner(self, host: TaskHost) -> Runner:
-        """One that is to be the host's alone."""
-        host.shared = False
-        if host.pool is not None:
-            host.pool.read_apart()
-        return self._new_runner(host.task.label)
+    def _own_runner(self, host: RunnableTask) -> Runner:
+        """A new runner for this host alone, which is yet to be started."""
+        host.leave_shared_runner()
+        return self._new_runner(host.label)
 
     def _new_runner(self, name: str) -> Runner:
         """Which is to be started."""
@@ -361,9 +360,9 @@ class WorkerProcess:
             hosts[leader] = host
             for reader in bodies.readers.values():
                 if hasattr(reader, "wake_by"):
-                    reader.wake_by(host.look_again)
+                    reader.wake_by(host.request_turn)
         shared = self._shared = Runner("shared", self.runner_failed, self.isolate)
-        self.pools = Pools(self, plan, setup.job_id, hosts, around.queues, shared, self._new_runner)
+        self.pools = Pools(self, plan, setup.job_id, hosts, around.queues, shared, self._new_runner, self._say_no_queue)
         self._hosts = hosts
         self._start_runners(plan, shared, self.pools)
         self._switch(assign.tail)

@@ -278,12 +278,12 @@ def test_a_task_that_may_not_tell_yet_sleeps_until_it_may() -> None:
     desk = HostDesk()
     desk.put()
     desk.step(1)
-    assert desk.halves.pending and not desk.host.has_news, "it was run, and is not told of"
+    assert desk.halves.pending and not desk.host.has_work, "it was run, and is not told of"
     for fold in desk.host.task.acks.values():
         fold.take()  # or it would look for a connection, again and again
     now_ns = system_clock()
     assert now_ns < desk.host.wake_ns(now_ns) <= desk.halves.due_ns(idle=True) <= desk.feedback_budget.ample_ns
     wait_until(lambda: desk.halves.due(idle=True), 5, "what was spent to be earned")
-    assert desk.host.has_news
+    assert desk.host.has_work
     desk.step(1)
     assert not desk.halves.pending

@@ -22,6 +22,7 @@ from tailrace.core.protocol.messages import Position
 from tailrace.core.tasks.deferred import AsyncTask
 from tailrace.runtime.execution import stuck_calls
 from tailrace.runtime.execution.async_runner import AsyncRunner
+from tailrace.runtime.execution.call_sites import call_site_in
 from tailrace.runtime.execution.runner import Runner
 from tailrace.runtime.execution.stuck_calls import WARN_NS, StuckCalls
 from tailrace.runtime.execution.task_host import TaskHost
@@ -56,7 +57,7 @@ class Floor:
         self.hosts: list[TaskHost] = []
         self.shared = Runner("shared", self.errors.append, self._isolate)
         self.runners.append(self.shared)
-        self.calls = StuckCalls(self._leave_behind, lambda topic, text: self.said.append(text))
+        self.calls = StuckCalls(self._detach, lambda topic, text: self.said.append(text))
         for number in range(1, 1 + TASKS):
             task = assemble(number, Bodies({number: function}, {}, {}, {0: Position(0, None)}), around)
             host = TaskHost(task, Worker(), Kind.AUTO)
@@ -80,10 +81,10 @@ class Floor:
         own.adopt(host)
         own.start()
 
-    def _leave_behind(self, host: TaskHost) -> None:
+    def _detach(self, host: TaskHost) -> None:
         assert host.runner is not None
         host.shared = False
-        host.runner.leave_behind(host, self._new_runner(host.label))
+        host.runner.detach(host, self._new_runner(host.label))
 
     def give(self, task: int, value: Any, number: int = 1) -> None:
         self.hosts[task].task.receive([(number, 0, number, 1 << number % 64, [number], [value])])
@@ -196,7 +197,7 @@ def test_a_coroutine_that_never_ends_is_named() -> None:
     ]
     loop, event = events[0]
     loop.call_soon_threadsafe(event.set)
-    wait_until(lambda: not floor.hosts[2].since_ns, 30, "the end of the call")
+    wait_until(lambda: not floor.hosts[2].oldest_call_ns, 30, "the end of the call")
     floor.close()
 
 
@@ -204,16 +205,16 @@ def test_a_source_that_waits_for_records_is_not_named() -> None:
     here = threading.Event()
     thread = threading.Thread(target=here.wait, args=(60,))
     thread.start()
-    assert stuck_calls.place_in(thread.ident, "s/0") is None
+    assert call_site_in(thread.ident, "s/0") is None
     here.set()
     thread.join()
-    assert stuck_calls.place_in(thread.ident, "s/0") is None, "it is gone"
+    assert call_site_in(thread.ident, "s/0") is None, "it is gone"
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_task_is_run_by_two_threads_and_nothing_is_lost(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls take about as long as it takes to be left behind, so that both happen at one moment again and again."""
-    monkeypatch.setattr(stuck_calls, "LEAVE_BEHIND_NS", 1_000_000)
+    monkeypatch.setattr(stuck_calls, "DETACH_NS", 1_000_000)
     rng = Random(seed)
     inside = [threading.Lock() for _ in range(TASKS)]
     ran: Counter[Any] = Counter()
@@ -252,14 +253,16 @@ def test_no_task_is_run_by_two_threads_and_nothing_is_lost(seed: int, monkeypatc
 
 
 def test_who_is_not_in_a_call_is_not_left_behind() -> None:
-    """What looks like a long call may have ended since: the seat says so."""
-    host = SimpleNamespace(shared=True, since_ns=1, busy_since_ns=1, label="work/0", show_busy=lambda now_ns: None)
-    host.runner = SimpleNamespace(seat=threading.Lock(), place_of_call=lambda host: None)
+    """What looks like a long call may have ended since: the run lock says so."""
+    host = SimpleNamespace(
+        shared=True, oldest_call_ns=1, busy_since_ns=1, label="work/0", snapshot_while_busy=lambda now_ns: None
+    )
+    host.runner = SimpleNamespace(run_lock=threading.Lock(), call_site_of=lambda host: None)
     left: list[Any] = []
     calls = StuckCalls(left.append, lambda topic, text: None)
-    host.runner.seat.acquire()
+    host.runner.run_lock.acquire()
     calls.look([cast(TaskHost, host)], 5 * SECOND_NS)
-    assert left == [], "its thread has the seat"
-    host.runner.seat.release()
+    assert left == [], "its thread has the lock"
+    host.runner.run_lock.release()
     calls.look([cast(TaskHost, host)], 5 * SECOND_NS)
-    assert left == [host] and not host.runner.seat.locked()
+    assert left == [host] and not host.runner.run_lock.locked()

@@ -22,7 +22,7 @@ from tailrace.policy import adaptive_timeout
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.runtime.links.channels import Channel, offer_ring, take_ring
-from tailrace.runtime.links.frames import ACKS, NOTES, encode_folds, encode_notes
+from tailrace.runtime.links.frames import ACKS, FEEDBACK, encode_feedback, encode_folds
 from tailrace.runtime.links.link import OutLink
 from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.topology import Kind, Topology
@@ -76,7 +76,7 @@ class Desk:
     def close(self) -> None:
         self.link.close()
         self.host.relink(frozenset())
-        self.host._in.moved_to(None)
+        self.host.input.moved_to(None)
 
 
 @pytest.fixture
@@ -87,11 +87,11 @@ def desk() -> Iterator[Desk]:
 
 
 def test_an_ack_wakes_nobody_and_is_taken_in_at_the_next_turn(desk: Desk) -> None:
-    assert desk.runner.lie_down()
+    assert desk.runner.prepare_sleep()
     desk.link.send(ACKS, encode_folds(desk.ack(), system_clock()))
     assert not desk.rung
     assert desk.complete == 0
-    desk.runner.get_up()
+    desk.runner.awake()
     desk.host.work(system_clock())
     assert desk.complete == 1
 
@@ -135,10 +135,10 @@ def hedging(desk: Desk) -> None:
 def test_a_source_in_a_hurry_is_woken(desk: Desk, reason: Callable[[Desk], None]) -> None:
     reason(desk)
     emitted = desk.task.ledger.pending
-    assert desk.runner.lie_down()
+    assert desk.runner.prepare_sleep()
     desk.link.send(ACKS, encode_folds(desk.ack(), system_clock()))
     assert desk.rung
-    desk.runner.get_up()
+    desk.runner.awake()
     desk.runner.step(1)
     assert desk.complete == emitted
 
@@ -147,29 +147,29 @@ def test_a_source_in_a_hurry_does_not_lie_down_before_an_ack_that_is_there(desk:
     no_room(desk)
     emitted = desk.task.ledger.pending
     desk.link.send(ACKS, encode_folds(desk.ack(), system_clock()))
-    assert not desk.runner.lie_down()
-    desk.runner.get_up()
+    assert not desk.runner.prepare_sleep()
+    desk.runner.awake()
     desk.host.work(system_clock())
     assert desk.complete == emitted
 
 
 def test_the_same_for_tasks_of_its_own_worker(desk: Desk) -> None:
-    assert desk.runner.lie_down()
-    desk.host.take_acks(desk.ack(), system_clock())
-    assert desk.runner.idle and desk.host.has_news
-    desk.runner.get_up()
+    assert desk.runner.prepare_sleep()
+    desk.host.receive_acks(desk.ack(), system_clock())
+    assert desk.runner.idle and desk.host.has_work
+    desk.runner.awake()
     desk.emit(ROOM)
-    assert desk.runner.lie_down()
-    desk.host.take_acks(desk.ack(), system_clock())
+    assert desk.runner.prepare_sleep()
+    desk.host.receive_acks(desk.ack(), system_clock())
     assert not desk.runner.idle, "it has no room, and can go on now"
-    desk.runner.get_up()
+    desk.runner.awake()
 
 
 def test_what_wants_an_answer_wakes_a_source_that_did_not_ask(desk: Desk) -> None:
-    assert desk.runner.lie_down()
-    payload = encode_notes([], system_clock())
-    desk.link.send(NOTES, payload)
+    assert desk.runner.prepare_sleep()
+    payload = encode_feedback([], system_clock())
+    desk.link.send(FEEDBACK, payload)
     assert not desk.rung
-    desk.link.send(NOTES, payload, urgent=True)
+    desk.link.send(FEEDBACK, payload, urgent=True)
     assert desk.rung
-    desk.runner.get_up()
+    desk.runner.awake()

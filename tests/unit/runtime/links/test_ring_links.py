@@ -124,7 +124,7 @@ def test_what_was_sent_before_the_end_is_read(ends: Ends) -> None:
 def test_so_is_more_than_is_read_at_once(ends: Ends) -> None:
     for number in range(3 * FRAMES_AT_ONCE):
         ends.out.send(BUNDLES, b"%d" % number)
-    ends.into.patient = True
+    ends.into.deferred = True
     ends.out.close()
     ends.turn(1)
     assert len(ends.frames) == 3 * FRAMES_AT_ONCE and len(ends.lost_in) == 1
@@ -133,7 +133,7 @@ def test_so_is_more_than_is_read_at_once(ends: Ends) -> None:
 @pytest.mark.parametrize("size", [10, 200_000, 400_000])
 def test_what_is_urgent_wakes_a_reader_who_did_not_ask(ends: Ends, size: int) -> None:
     ends.turn()
-    ends.into.patient = True
+    ends.into.deferred = True
     ends.into.read()
     ends.out.send(BUNDLES, b"asked for")  # as it was at first
     ends.turn()

@@ -17,7 +17,7 @@ import pytest
 from tailrace.errors import ProtocolError
 from tailrace.runtime.links import auth
 from tailrace.runtime.links.auth import Contact, accept, answer, dial, new_secret, stays_here
-from tailrace.runtime.links.channels import Channel, SocketOut, outgoing
+from tailrace.runtime.links.channels import Channel, SocketWriter, writer_of
 from tailrace.runtime.links.control import ControlConnection
 from tailrace.runtime.links.frames import BUNDLES, MESSAGE, FrameReader, frame
 from tailrace.testing.processes import wait_until
@@ -124,8 +124,8 @@ def test_a_sealed_link_takes_what_its_peer_sends_and_nothing_else() -> None:
     one, other = socket.socketpair()
     with one, other:
         theirs, ours = (auth.seals_of(b"secret", (b"a", b"b"), dialed) for dialed in (True, False))
-        out = outgoing(Channel(one, seals=theirs))
-        assert isinstance(out, SocketOut)
+        out = writer_of(Channel(one, seals=theirs))
+        assert isinstance(out, SocketWriter)
         out.write(BUNDLES, b"first")
         out.write(BUNDLES, b"second")
         data = other.recv(1000)

@@ -15,7 +15,7 @@ from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
 from tailrace.runtime.execution.runner import Runner
 from tailrace.runtime.execution.task_host import TaskHost
-from tailrace.runtime.links.channels import Channel, outgoing
+from tailrace.runtime.links.channels import Channel, writer_of
 from tailrace.runtime.links.frames import BUNDLES, encode
 from tailrace.runtime.shared_queues.pool import Pool
 from tailrace.sim.faults.topologies import SimSink, SimSource, mark
@@ -31,7 +31,7 @@ class Peer:
     def __init__(self) -> None:
         self.socket, self.far = socket.socketpair()
         written, self._written = socket.socketpair()
-        self._out = outgoing(Channel(written))
+        self._out = writer_of(Channel(written))
         self._number = 0
 
     def frame(self) -> bytes:
@@ -72,7 +72,8 @@ class Shop:
 
     def share(self, *hosts: int, wanted: bool = True) -> None:
         for index in hosts:
-            self.hosts[index].post(lambda host=self.hosts[index]: host.share(self.pool if wanted else None))  # type: ignore[misc]
+            member = self.pool.members[index]
+            member.host.post(member.join if wanted else member.leave)
             self.runners[index].step()
         self.settle()
 
@@ -84,7 +85,7 @@ class Shop:
         for runner, host in zip(self.runners, self.hosts, strict=True):
             while host._mail:
                 host._mail.popleft()()
-            runner.do_posted()
+            runner.run_posted()
 
     def ran(self, host: int) -> list[int]:
         sent = self.hosts[host].task.lanes[0].bundles
@@ -127,7 +128,7 @@ def test_links_come_back_with_the_task_and_only_its_own(shop: Shop) -> None:
 
 def test_a_link_that_comes_to_who_does_not_read_it_gets_where_it_should(shop: Shop) -> None:
     other = Peer()
-    shop.pool.take_link(shop.hosts[1], Channel(other.socket), 1, 1)  # it shares nothing
+    shop.pool.members[1].take_link(Channel(other.socket), 1, 1)  # it shares nothing
     shop.settle()
     other.far.send(other.frame())
     shop.runners[1].step()
@@ -136,9 +137,9 @@ def test_a_link_that_comes_to_who_does_not_read_it_gets_where_it_should(shop: Sh
 
 def test_a_task_that_comes_back_at_once_keeps_its_links(shop: Shop) -> None:
     shop.share(0, 1)
-    host = shop.hosts[0]
-    for pool in (None, shop.pool, None, shop.pool):
-        host.post(lambda pool=pool: host.share(pool))  # type: ignore[misc]
+    member = shop.pool.members[0]
+    for change in (member.leave, member.join, member.leave, member.join):
+        member.host.post(change)
     shop.runners[0].step()
     for _ in range(3):
         shop.settle()
@@ -148,8 +149,7 @@ def test_a_task_that_comes_back_at_once_keeps_its_links(shop: Shop) -> None:
 
 
 def test_a_link_of_an_epoch_that_was_replaced_meanwhile_ends_on_the_way(shop: Shop) -> None:
-    host = shop.hosts[0]
-    host.post(lambda: host.share(shop.pool))
+    shop.hosts[0].post(shop.pool.members[0].join)
     shop.runners[0].step()
     shop.worker.lowest = 2  # nobody has the link just now
     shop.settle()
@@ -158,14 +158,14 @@ def test_a_link_of_an_epoch_that_was_replaced_meanwhile_ends_on_the_way(shop: Sh
 
 
 def test_a_paused_link_is_read_again_where_there_is_room(shop: Shop) -> None:
-    (link,) = shop.hosts[0]._bundles_in._links
-    link.left.append((7, 0, 7, 7, [7], [("s", 0, 7)]))
+    (link,) = shop.hosts[0].input.bundle_links
+    link.unadmitted.append((7, 0, 7, 7, [7], [("s", 0, 7)]))
     link.pause()  # as when its own queue is full
     shop.peer.far.send(shop.peer.frame())
     shop.share(0, 1)
     assert shop.ran(0) == [7], "what had been read does not wait for a round that nobody begins"
     shop.made[0].step()
-    assert len(shop.pool.queue) == 1 and not link.left
+    assert len(shop.pool.queue) == 1 and not link.unadmitted
 
 
 def test_tasks_on_the_shared_runner_move_out_when_they_share_with_one_apart(shop: Shop) -> None:
@@ -174,11 +174,11 @@ def test_tasks_on_the_shared_runner_move_out_when_they_share_with_one_apart(shop
     moving.shared = True
     shop.shared.adopt(moving)
     isolated: list[TaskHost] = []
-    shop.shared._isolate = isolated.append
-    moving.post(lambda: moving.share(shop.pool))
+    shop.shared.isolate = isolated.append
+    moving.post(shop.pool.members[1].join)
     shop.shared.step()
     assert not shop.made and not isolated, "those on one thread read their links there"
-    shop.hosts[0].post(lambda: shop.hosts[0].share(shop.pool))
+    shop.hosts[0].post(shop.pool.members[0].join)
     shop.runners[0].step()
     shop.shared.step()
     assert isolated == [moving] and len(shop.made) == 1

@@ -13,7 +13,7 @@ from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.messages import Member
 from tailrace.core.send_order.uplink_budget import UplinkBudget
 from tailrace.errors import ProtocolError
-from tailrace.runtime.send_order import node_uplinks
+from tailrace.runtime.links import node_share
 from tailrace.runtime.send_order.node_uplinks import NodeUplinks
 from tailrace.runtime.send_order.shared_words import SharedUplink
 from tailrace.sim.faults.topologies import SimSink, SimSource
@@ -65,12 +65,10 @@ class Worker:
             raise ProtocolError("no such link here")
         return socket.socket(), self.spoil(offer)
 
-    def no_queue(self, why: str) -> None: ...
-
 
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(node_uplinks, "RETRY_S", (0.001, 0.01))
+    monkeypatch.setattr(node_share, "RETRY_S", (0.001, 0.01))
     everyone: dict[int, Worker] = {}
     made = [Worker(number, everyone) for number in range(3)]
     yield made

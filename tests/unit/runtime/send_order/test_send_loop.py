@@ -82,6 +82,7 @@ class Host:
 
     def __init__(self, task: PlainTask, world: World) -> None:
         self.task = task
+        self.number = task.number
         self.woken = 0
         self.sender = Sender(task, world, self.post)  # type: ignore[arg-type]
         self.runner = Runner(task.label, lambda error: None)
@@ -90,11 +91,11 @@ class Host:
     def post(self, action: Callable[[], None]) -> None:
         action()
 
-    def look_again(self) -> None:
+    def request_turn(self) -> None:
         self.woken += 1
 
-    def route(self, outgoing: Any) -> None:
-        self.sender.route(outgoing)
+    def send_through(self, output: Any) -> None:
+        self.sender.send_through(output)
 
     def emit(self, *values: Any) -> bool:
         """Whether it is held back then."""
@@ -248,7 +249,7 @@ def test_links_are_there_before_what_was_put_in_after_they_were_given() -> None:
     desk.hosts[0].emit(("a", 1))
     desk.loop.switch(lbf())
     desk.hosts[0].emit(("a", 2))
-    desk.loop.work()  # in the midst of a turn: what has been posted since it began is still to be done
+    desk.loop.work(0)  # in the midst of a turn: what has been posted since it began is still to be done
     desk.turn()
     assert desk.arrived() == [("a", 1), ("a", 2)]
     assert len(desk.world.far[desk.receivers[0]] + desk.world.far.get(desk.receivers[1], [])) == 1
@@ -283,7 +284,7 @@ def test_a_connection_that_is_made_for_a_link_that_has_just_left_again() -> None
     desk.turn()
     host.emit()
     assert desk.arrived() == [("a", 1)]
-    assert dialed[0]._runner is host.runner, "it is watched by somebody who no longer has it"
+    assert dialed[0]._loop is host.runner, "it is watched by somebody who no longer has it"
 
 
 def test_what_waits_for_a_dead_worker_goes_to_the_one_that_takes_its_place() -> None:

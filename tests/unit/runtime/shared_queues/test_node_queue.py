@@ -76,29 +76,29 @@ def test_the_bell_rings_while_somebody_rests(ends: tuple[NodeQueue, NodeQueue]) 
     one, other = ends
     one.put(encode([bundle(1)]))
     assert not rung(other), "nobody sleeps"
-    assert not other.rest(), "nobody may, while there is something to draw"
+    assert not other.prepare_sleep(), "nobody may, while there is something to draw"
     assert other.take(1)[1] == [bundle(1)] and not other
-    assert other.rest() and other.rest(), "two threads do"
+    assert other.prepare_sleep() and other.prepare_sleep(), "two threads do"
     one.put(encode([bundle(2)]))
     assert rung(other)
-    other.rise()
+    other.awake()
     one.put(encode([bundle(3)]))
     assert rung(other), "for the other one"
-    other.rise()
+    other.awake()
     one.put(encode([bundle(4)]))
     assert not rung(other)
 
 
 def test_whoever_draws_wakes_another_for_the_rest(ends: tuple[NodeQueue, NodeQueue]) -> None:
     one, other = ends
-    assert other.rest()
+    assert other.prepare_sleep()
     for number in range(3):
         one.put(encode([bundle(number)]))
     assert rung(other)
     assert one.take(1)[1] and rung(other), "two are left, and one sleeps"
-    other.rise()
+    other.awake()
     assert one.take(1)[1] and not rung(other), "nobody sleeps"
-    assert one.rest() is False
+    assert one.prepare_sleep() is False
     assert one.take(1)[1] and not one
 
 
@@ -110,7 +110,7 @@ def test_what_is_put_by_one_who_is_slow_is_worth_a_look_again_when_the_bell_ring
     assert one and other
     assert other.take(1)[1]
     assert not one, "it is empty"
-    other.heard()
+    other.bell_rang()
     assert not other, "and stays so, whatever bell has rung"
 
 
@@ -120,12 +120,12 @@ def test_who_draws_something_else_has_another_look_into_it(ends: tuple[NodeQueue
     task = object()
     queue.supply = one
     queue.put(task, [bundle(1)])  # type: ignore[arg-type]
-    assert other.rest()
+    assert other.prepare_sleep()
     other.put(encode([bundle(2)]))
     assert rung(one), "who was woken"
     assert queue.draw(1)[2] == bundle(1)
     assert rung(one), "runs what came from elsewhere, and wakes the next"
-    other.rise()
+    other.awake()
     queue.put(task, [bundle(3)])  # type: ignore[arg-type]
     queue.draw(1)
     assert not rung(one), "nobody sleeps"

@@ -88,22 +88,22 @@ class Desk:
         self.node, self.other = (NodeQueue(take_ring(name, nonce, "queue"), group) for _ in range(2))
         made.withdraw()
         made.close()
-        self.node.pool, self.node.decode, self.other.decode = self.pool, self.pool.decode, decode_bundles
+        self.node.hand_over, self.node.decode, self.other.decode = self.pool.hand_over, self.pool.decode, decode_bundles
         self.pool.draw_from(self.node)
 
     def asleep(self, *which: int) -> None:
         self.node.take(1)  # whoever sleeps has looked
         for number, runner in enumerate(self.runners):
-            runner.get_up()
+            runner.awake()
             if number in which:
-                assert runner.lie_down()
+                assert runner.prepare_sleep()
 
     def come(self, *sizes: int, bytes_each: int = 1) -> None:
         """A frame, with bundles of so many tuples."""
         bundles = [(number, 0, 0, number, None, [b"x" * bytes_each] * size) for number, size in enumerate(sizes)]
-        left = self.pool._read(self.hosts[0], BUNDLES, memoryview(encode(bundles)))
+        left = self.pool.members[0].read(BUNDLES, memoryview(encode(bundles)))
         if left:
-            self.pool._receive(self.hosts[0], left)
+            self.pool.members[0].receive(left)
 
     @property
     def here(self) -> list[int]:
@@ -121,9 +121,9 @@ class Desk:
     def close(self) -> None:
         self.pool.draw_from(None)
         self.pool.empty(None)
-        self.reader.do_posted()
-        for host in self.hosts:
-            host.listen()
+        self.reader.run_posted()
+        for member in self.pool.members:
+            member.listen()
         self.node.close()
         self.other.close()
 
@@ -158,7 +158,7 @@ def test_tasks_that_sleep_get_a_portion_each_by_reference(desk: Desk) -> None:
 def test_nobody_overtakes_what_waits_in_the_node_s_queue(desk: Desk) -> None:
     desk.asleep(0)
     desk.other.put(encode([(9, 0, 0, 9, None, [b"first"])]))
-    desk.node.heard()
+    desk.node.bell_rang()
     desk.come(1)
     assert (desk.here, desk.there) == ([], [1, 1])
 
@@ -189,17 +189,17 @@ def test_a_task_with_nothing_of_its_own_draws_from_the_node(desk: Desk) -> None:
 
 
 def test_a_queue_that_is_no_longer_wanted_is_emptied_into_tasks_in_turn_whenever_others_put(desk: Desk) -> None:
-    for host in desk.hosts[:2]:
-        host.share(None)
+    for member in desk.pool.members[:2]:
+        member.leave()
     desk.other.put(encode([(1, 0, 0, 1, None, [b"x"])]))
     desk.pool.draw_from(None)
     desk.pool.empty(desk.node)
-    desk.reader.do_posted()
+    desk.reader.run_posted()
     for emission in (2, 3, 4):  # from a worker that has not heard of it yet
-        assert desk.reader.lie_down()
+        assert desk.reader.prepare_sleep()
         desk.other.put(encode([(emission, 0, 0, emission, None, [b"x"])]))
         desk.reader.turn(wait=False)
-        desk.reader.get_up()
+        desk.reader.awake()
     own = [[bundle[0] for bundle in host.task.queue] for host in desk.hosts[:2]]  # type: ignore[attr-defined]
     assert own == [[1, 4], [2]]
     assert [bundle[0] for _, _, bundle in desk.pool.queue._entries] == [3], "the third task still shares"

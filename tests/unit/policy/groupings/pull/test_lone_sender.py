@@ -20,7 +20,7 @@ from tailrace.policy.groupings.osg import Reply
 from tailrace.policy.groupings.pull.lone_sender import MAX_AHEAD, MAX_RUN, LoneReceiver, LoneSender, Ran
 from tailrace.policy.groupings.pull.receiver import Credit, InLine
 from tailrace.runtime.connectors import from_iterable, to_call
-from tailrace.runtime.links.frames import decode_notes, encode_notes
+from tailrace.runtime.links.frames import decode_feedback, encode_feedback
 from tailrace.testing.clock import ManualClock
 from tailrace.topology import Topology
 
@@ -143,7 +143,7 @@ class Own(tuple[int, ...]):
 )
 def test_notes_come_out_as_they_went_in(message: Message) -> None:
     notes: list[FeedbackMessage] = [(3, 1, 7, message), (3, 2, 7, Ran(0, 0))]
-    found, sent_ns = decode_notes(memoryview(encode_notes(notes, 7)))
+    found, sent_ns = decode_feedback(memoryview(encode_feedback(notes, 7)))
     assert sent_ns == 7
     assert found == notes
     assert [type(note[3]) for note in found] == [type(message), Ran]
