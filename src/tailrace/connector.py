@@ -24,10 +24,21 @@ else:
 
 
 class Record(NamedTuple, Generic[ReadT]):
-    """One tuple as a source read it."""
+    """One tuple as a source read it.
+
+    Args:
+        offset: its place in the split; offsets rise strictly.
+        due_ns: when it should have been emitted. 0: when it is read.
+        value: the tuple.
+
+    Example:
+        >>> from tailrace.connector import Record
+        >>> Record(offset=0, due_ns=0, value="the mill").value
+        'the mill'
+    """
 
     offset: int
-    due_ns: int  # when it should have been emitted; 0 means "now, whenever that is"
+    due_ns: int
     value: ReadT
 
 
@@ -35,9 +46,16 @@ class Record(NamedTuple, Generic[ReadT]):
 class SplitStart:
     """Where to begin reading a split.
 
-    ``offset`` is the first offset wanted. ``last`` is the pickled record before it, if one was read in this
-    job, so that a source can check that it is repeatable. ``elapsed_ns`` is the time since sources first began
-    in this run: 0 unless this is a restart.
+    Args:
+        split: the split's name.
+        offset: the first offset wanted.
+        last: the pickled record before it, if one was read in this job. It lets a source check that it is repeatable.
+        elapsed_ns: the time since sources first began in this run: 0 unless this is a restart.
+
+    Example:
+        >>> from tailrace.connector import SplitStart
+        >>> SplitStart("0/1", offset=100).offset
+        100
     """
 
     split: str
@@ -47,7 +65,7 @@ class SplitStart:
 
 
 class Reader(Protocol[ReadT]):
-    """Reads one split. Used by one thread.
+    """Reads one split of a source. Used by one thread.
 
     A reader that wants to know how far its records are safe has a method ``committed(offset)`` besides: everything
     below that offset will never be asked for again. One that gets its records from a thread of its own may have
@@ -55,6 +73,12 @@ class Reader(Protocol[ReadT]):
     its ``ready_ns`` may be far away. A source whose readers wait in ``poll`` is declared with ``kind="blocking"``.
 
     Law: reading from offset *n* gives the records that reading from 0 gave, from *n* on.
+
+    Example:
+        >>> from tailrace.connector import SplitStart
+        >>> reader = tr.from_iterable(["the", "mill"]).open(SplitStart("0/1"))
+        >>> [record.value for record in reader.poll(limit=10, now_ns=0)]
+        ['the', 'mill']
     """
 
     def poll(self, limit: int, now_ns: int) -> Sequence[Record[ReadT]]:
@@ -75,10 +99,35 @@ class Reader(Protocol[ReadT]):
 
 
 class Source(Protocol[ReadT]):
-    """Where roots come from.
+    """A connector that roots come from.
 
     A source whose splits may disappear once they are read, such as files, sets ``splits_may_go = True``. Otherwise a
     run refuses to resume a checkpoint that knows a split which is not there any more.
+    ``tailrace.testing.check_source`` checks the law of its readers.
+
+    Example:
+        >>> from tailrace.connector import Record, SplitStart
+        >>> class Countdown:
+        ...     replayable = True
+        ...     def splits(self, tasks: int) -> list[str]:
+        ...         return ["all"]
+        ...     def open(self, start: SplitStart) -> "CountdownReader":
+        ...         return CountdownReader(start.offset)
+        >>> class CountdownReader:
+        ...     ready_ns = 0
+        ...     def __init__(self, offset: int) -> None:
+        ...         self.next = offset
+        ...     def poll(self, limit: int, now_ns: int) -> list[Record[int]]:
+        ...         offsets = range(self.next, min(10, self.next + limit))
+        ...         self.next = offsets.stop
+        ...         return [Record(offset, 0, 10 - offset) for offset in offsets]
+        ...     @property
+        ...     def done(self) -> bool:
+        ...         return self.next == 10
+        ...     def close(self) -> None:
+        ...         pass
+        >>> tr.Topology("countdown").source("numbers", Countdown())
+        Stream(numbers.main)
     """
 
     @property
@@ -94,7 +143,18 @@ class Source(Protocol[ReadT]):
 
 
 class Entry(NamedTuple):
-    """What identifies one row at a committing sink."""
+    """The identity of one row at a committing sink.
+
+    Args:
+        split: the split of its root.
+        offset: the offset of its root.
+        lineage: which of the rows of that root it is.
+
+    Example:
+        >>> from tailrace.connector import Entry
+        >>> Entry("0/1", 100, 0).offset
+        100
+    """
 
     split: str
     offset: int
@@ -103,15 +163,30 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class SinkContext:
-    """What a sink's task knows about itself."""
+    """The place of a sink's task, given to ``Sink.open``.
+
+    Args:
+        operator: the sink's name in the topology.
+        task: the number of the task.
+        tasks: how many tasks the sink has.
+        epoch: which start of the worker this is. Each has a higher one than all before.
+        job_id: the same for all runs that resume one checkpoint.
+        call_driver: called as ``(operator, message)``, sends it to the sink's half on the driver and returns the reply.
+        first_epoch: the first epoch of this run: lower ones belong to earlier runs of the job. 0: this epoch.
+
+    Example:
+        >>> from tailrace.connector import SinkContext
+        >>> SinkContext("out", 0, 1, 3, "job", lambda operator, message: None).first_epoch
+        3
+    """
 
     operator: str
     task: int
     tasks: int
     epoch: int
-    job_id: str  # the same for all runs that resume one checkpoint
-    call_driver: Callable[[str, Any], Any]  # (operator, message) -> reply of the sink's driver half
-    first_epoch: int = 0  # of this run: lower ones belong to earlier runs of the job. 0: this epoch is the first
+    job_id: str
+    call_driver: Callable[[str, Any], Any]
+    first_epoch: int = 0
 
     def __post_init__(self) -> None:
         if not self.first_epoch:
@@ -119,7 +194,14 @@ class SinkContext:
 
 
 class Writer(Protocol[WrittenT]):
-    """Writes what one sink task receives. Used by one thread."""
+    """Writes the rows that one sink task receives. Used by one thread.
+
+    Example:
+        >>> from tailrace.connector import SinkContext
+        >>> context = SinkContext("out", 0, 1, 3, "job", lambda operator, message: None)
+        >>> tr.to_call(print).open(context).write("the mill")
+        the mill
+    """
 
     def write(self, value: WrittenT, /) -> None:
         """Take one row. It need not be visible, or safe, before ``commit``. Raises on a row it cannot take."""
@@ -162,7 +244,23 @@ class CommittingWriter(Writer[WrittenT], Protocol[WrittenT]):
 
 
 class Sink(Protocol[WrittenT]):
-    """Where rows go."""
+    """A connector that rows go to.
+
+    ``tailrace.testing.check_sink`` checks the law of sinks that commit.
+
+    Example:
+        >>> from tailrace.connector import SinkContext
+        >>> class Printed:
+        ...     committing = False
+        ...     def open(self, context: SinkContext) -> "Printer":
+        ...         return Printer()
+        >>> class Printer:
+        ...     def write(self, value: object) -> None:
+        ...         print(value)
+        ...     def close(self) -> None:
+        ...         pass
+        >>> tr.Topology("words").source("words", tr.from_iterable(["the", "mill"])).sink("out", Printed())
+    """
 
     @property
     def committing(self) -> bool:
@@ -176,6 +274,10 @@ class DriverSink(Sink[WrittenT], Protocol[WrittenT]):
     """A sink with a half that lives on the driver, such as ``to_list``.
 
     Law: runs that share one sink object keep apart. A message that matters to one job only names its ``job_id``.
+
+    Example:
+        >>> hasattr(tr.to_list(), "on_message")
+        True
     """
 
     def on_message(self, task: int, epoch: int, message: Any) -> Any:

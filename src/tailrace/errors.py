@@ -11,25 +11,55 @@ from typing import Any
 
 
 class TailraceError(Exception):
-    """Base of all errors that Tailrace raises on purpose."""
+    """The base of all errors that Tailrace raises on purpose.
+
+    Example:
+        >>> try:
+        ...     tr.Topology("no spaces, please")
+        ... except tr.TailraceError as error:
+        ...     print(type(error).__name__)
+        TopologyError
+    """
 
 
 class TopologyError(TailraceError):
-    """The topology cannot run as it was written."""
+    """The topology cannot run as it was written.
+
+    Example:
+        >>> tr.Topology("empty").run()
+        Traceback (most recent call last):
+        tailrace.errors.TopologyError: no source: topology=empty: did you forget topology.source(…)?
+    """
 
 
 class OptionError(TailraceError, ValueError):
-    """An option of a connector, an operator or a run has a value that makes no sense."""
+    """An option of a connector, an operator or a run has an unknown name, or a value that makes no sense.
+
+    Example:
+        >>> tr.from_lines("")
+        Traceback (most recent call last):
+        tailrace.errors.OptionError: pattern is empty: glob='', did you mean '*'?
+    """
 
 
 class SparkMissing(TailraceError, ImportError):
-    """Something needs Spark, and pyspark is not installed."""
+    """Something needs Spark, and pyspark is not installed.
+
+    Example:
+        >>> issubclass(tr.SparkMissing, tr.TailraceError)
+        True
+    """
 
 
 class TaskError(TailraceError):
-    """A user function raised, and its operator says ``on_error="fail"``.
+    """A user's function raised, and its operator has ``on_error="fail"``.
 
     ``str()`` puts the user's own traceback on top and the place in the topology below it.
+
+    Example:
+        >>> def failed_operator(run: tr.Run) -> str | None:
+        ...     error = run.exception()
+        ...     return error.operator if isinstance(error, tr.TaskError) else None
     """
 
     def __init__(self, operator: str, task: int, value: str, traceback: str) -> None:
@@ -45,15 +75,32 @@ class TaskError(TailraceError):
 
 
 class WorkersMissing(TailraceError):
-    """Not all workers came up in time."""
+    """Not all workers came up in time: ``start_timeout_s`` says how long they may take.
+
+    Example:
+        >>> def came_up(run: tr.Run) -> bool:
+        ...     return not isinstance(run.exception(), tr.WorkersMissing)
+    """
 
 
 class WorkerLost(TailraceError):
-    """A worker died more often than the supervisor is allowed to restart it."""
+    """A worker died more often in a row than ``max_deaths`` allows.
+
+    Example:
+        >>> def survived(run: tr.Run) -> bool:
+        ...     return not isinstance(run.exception(), tr.WorkerLost)
+    """
 
 
 class NotRepeatable(TailraceError):
-    """A source gave other records when it was read a second time."""
+    """A source gave other records when it was read a second time.
+
+    Example:
+        >>> from tailrace.connector import SplitStart
+        >>> tr.from_iterable(["the"]).open(SplitStart("0/1", offset=5))
+        Traceback (most recent call last):
+        tailrace.errors.NotRepeatable: source gave something else when read again: split=0/1 offset=4 ...
+    """
 
 
 class Fenced(TailraceError):

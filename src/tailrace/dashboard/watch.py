@@ -40,10 +40,22 @@ def watch(
     *,
     summary_follows: bool = False,
 ) -> None:
-    """Show each new progress until the run is over, the last one included. Raises what the run has failed with.
+    """Show the progress of a run until it ends: a live table on a terminal, lines elsewhere.
 
-    Ctrl-C and SIGTERM drain the run, as they do in ``awaitTermination``. If you print a summary of the finished run,
-    say so: the table then makes room for it.
+    Raises what the run has failed with. Ctrl-C and SIGTERM drain the run, as they do in ``awaitTermination``.
+
+    Args:
+        run: the handle of the run.
+        interval_s: seconds between two looks.
+        console: where to show it. ``None``: standard output.
+        sleep: waits for some seconds; for tests.
+        summary_follows: whether a summary of the finished run is printed next: the table then makes room for it.
+
+    Example:
+        >>> topology = tr.Topology("numbers")
+        >>> topology.source("numbers", tr.from_iterable(range(10))).sink("out", tr.to_list())
+        >>> tr.watch(topology.run(workers=1))
+        20... numbers finished ...
     """
     if not hasattr(run, "lastProgress"):
         raise OptionError(f"not a run: run={shorten(run)}; did you mean what topology.run() returns?")

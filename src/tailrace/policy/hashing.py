@@ -24,7 +24,16 @@ _NOT_A_NUMBER = 0xC2B2_AE3D_27D4_EB4F  # hash(nan) depends on the object's addre
 
 
 def stable_hash(key: Any) -> int:
-    """64 bits of ``key``. Raises ``TypeError`` on a type whose equality is not known here."""
+    """Hash a key to 64 bits, the same in every process.
+
+    Args:
+        key: a value whose equality is known here, such as a number, a text or a tuple. Others raise ``TypeError``.
+
+    Example:
+        >>> from tailrace.policy import stable_hash
+        >>> stable_hash("the") == stable_hash("the"), stable_hash(1) == stable_hash(1.0)
+        (True, True)
+    """
     exact = _BY_TYPE.get(type(key))
     return exact(key) if exact is not None else _hash_other(key)
 

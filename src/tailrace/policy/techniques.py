@@ -19,7 +19,13 @@ NODE: Final = "node"
 
 
 class Techniques(TypedDict, total=False):
-    """What ``Tail`` and ``run.tail`` take. ``None`` switches a technique off."""
+    """The arguments of ``Tail`` and ``run.tail``. ``None`` switches a technique off.
+
+    Example:
+        >>> shared: tr.Techniques = {"shared_queues": "worker"}
+        >>> tr.Tail(**shared).names()["shared_queues"]
+        'worker'
+    """
 
     hedge: HedgeRule | None
     """Which late roots are emitted once more, as a hedge."""

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """A ``Clock`` for tests: call it to read the time, ``advance`` it to let time pass."""
+    """A clock for tests, which moves only when it is told to. Call it to read the time.
+
+    Args:
+        start_ns: the time that it shows at first, in nanoseconds.
+
+    Example:
+        >>> from tailrace.testing import ManualClock
+        >>> clock = ManualClock()
+        >>> clock.advance(5)
+        >>> clock()
+        5
+    """
 
     def __init__(self, start_ns: int = 0) -> None:
         self._now_ns = start_ns

@@ -41,11 +41,24 @@ class Crash(BaseException):
 
 
 def check_source(source: Source, *, tasks: int = 2, limit: int = 3, most: int = 1000) -> list[Record]:
-    """Law: reading from offset *n* gives the records that reading from 0 gave, from *n* on.
+    """Check the law of sources: reading from offset *n* gives what reading from 0 gave, from *n* on.
 
-    Polls may be empty, and ``ready_ns`` may lie in the future: what is read by it must be the same as what is read by a
-    clock that is far ahead. Reads up to ``most`` records a split, from every offset. Returns the records of all splits,
-    read from 0.
+    Polls may be empty, and ``ready_ns`` may lie in the future: reading by it must give the same as reading by a clock
+    that is far ahead. Raises ``AssertionError`` where the law is broken.
+
+    Args:
+        source: the source.
+        tasks: how many tasks it is asked to make splits for.
+        limit: how many records a poll asks for.
+        most: how many records of each split are read at most, from every offset.
+
+    Returns:
+        The records of all splits, read from 0.
+
+    Example:
+        >>> from tailrace.testing import check_source
+        >>> [record.value for record in check_source(tr.from_iterable(["the", "mill"]))]
+        ['the', 'mill']
     """
     names = list(source.splits(tasks))
     assert names == list(source.splits(tasks)), f"names of splits are not stable: splits={names}"
@@ -160,12 +173,20 @@ def check_sink(
     *,
     row: Callable[[int], Any] = lambda n: {"n": n},
 ) -> None:
-    """Law: after a crash at any point, ``recover`` in a higher epoch returns exactly the entries whose rows are or
-    will be visible, and no ``commit`` of a lower epoch succeeds any more. Two jobs at once do not touch each other,
-    and a new run of a job with another number of tasks shuts out all tasks of the one before.
+    """Check the law of committing sinks: after a crash at any point each row is visible once.
 
-    ``make_sink()`` gives a sink with a new, empty place to write to; ``read_back(sink)`` what a reader sees there.
-    ``row(n)`` makes rows that differ from each other.
+    After a crash ``recover`` in a higher epoch returns exactly the entries whose rows are or will be visible, and no
+    ``commit`` of a lower epoch succeeds any more. Two jobs at once do not touch each other, and a new run of a job with
+    another number of tasks shuts out all tasks of the one before. Raises ``AssertionError`` where the law is broken.
+
+    Args:
+        make_sink: gives a sink with a new, empty place to write to.
+        read_back: gives what a reader sees at the place of a sink.
+        row: makes rows that differ from each other, by number.
+
+    Example:
+        >>> from tailrace.testing import check_sink
+        >>> check_sink(tr.to_list, lambda sink: sink.values)
     """
     check_crashes(lambda: SinkTrial(make_sink(), read_back, row))
     check_zombies(lambda: SinkTrial(make_sink(), read_back, row))

@@ -40,9 +40,17 @@ def check_grouping(
     values: Sequence[Any] = DEFAULT_VALUES,
     seeds: Sequence[int] = (0, 1, 2),
 ) -> None:
-    """Raise ``AssertionError`` unless ``grouping`` keeps the law for these task counts, tuples and seeds.
+    """Raise ``AssertionError`` unless a grouping keeps its law. Starts one other Python process.
 
-    Give ``values`` that the grouping's key function understands. Starts one other Python process.
+    Args:
+        grouping: the grouping.
+        tasks: the numbers of downstream tasks to try.
+        values: tuples that the grouping's key function understands.
+        seeds: the seeds to try.
+
+    Example:
+        >>> from tailrace.testing import check_grouping
+        >>> check_grouping(tr.fields("user"), values=[{"user": "ada"}, {"user": "grace"}], tasks=[2])
     """
     assert tasks and values and seeds, "nothing to check: tasks, values and seeds need at least one entry each"
     for count in tasks:

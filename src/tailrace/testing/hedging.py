@@ -41,9 +41,16 @@ Hedge = tuple[int, int]
 
 
 def check_hedge_rule(rule: HedgeRule, *, roots: int = 6_000, seeds: Sequence[int] = (0, 1)) -> None:
-    """Raise ``AssertionError`` unless ``rule`` keeps the law on made-up traffic, for these seeds.
+    """Raise ``AssertionError`` unless a hedging rule keeps its law. Starts one other Python process.
 
-    A thousand roots are a second. Starts one other Python process.
+    Args:
+        rule: the rule.
+        roots: how many roots are emitted, a thousand a second.
+        seeds: the seeds to try.
+
+    Example:
+        >>> from tailrace.testing import check_hedge_rule
+        >>> check_hedge_rule(tr.fixed_timeout(20), roots=100, seeds=[1])
     """
     assert roots > 0 and seeds, "nothing to check: roots and seeds need at least one"
     assert cloudpickle.loads(cloudpickle.dumps(rule)) == rule, f"a rule is a value: rule={rule.name}"

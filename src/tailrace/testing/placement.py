@@ -51,9 +51,18 @@ def placement_problems() -> list[PlacementProblem]:
 def check_placement(
     rule: PlacementRule, *, problems: Sequence[PlacementProblem] | None = None, seeds: Sequence[int] = (0, 1)
 ) -> None:
-    """Raise ``AssertionError`` unless ``rule`` keeps the law on these problems, or some of ours, with these seeds.
+    """Raise ``AssertionError`` unless a placement rule keeps its law. Starts one other Python process.
 
-    Starts one other Python process.
+    Args:
+        rule: the rule.
+        problems: the problems to try. ``None``: some that come with the kit.
+        seeds: the seeds to try.
+
+    Example:
+        >>> from tailrace.policy import placement_problem, round_robin_placement
+        >>> from tailrace.testing import check_placement
+        >>> problem = placement_problem({"read": 1, "work": 2}, {"a": 1, "b": 1}, traffic={(0, 1): 5.0})
+        >>> check_placement(round_robin_placement(), problems=[problem])
     """
     problems = placement_problems() if problems is None else problems
     assert problems and seeds, "nothing to check: problems and seeds need at least one entry each"

@@ -42,9 +42,17 @@ def check_scheduler(
     turns: int = 600,
     seeds: Sequence[int] = (0, 1, 2),
 ) -> None:
-    """Raise ``AssertionError`` unless ``scheduler`` keeps the law on made-up queues, for these counts and seeds.
+    """Raise ``AssertionError`` unless a send scheduler keeps its law. Starts one other Python process.
 
-    Starts one other Python process.
+    Args:
+        scheduler: the scheduler.
+        queues: the numbers of queues to try.
+        turns: how many turns each try has.
+        seeds: the seeds to try.
+
+    Example:
+        >>> from tailrace.testing import check_scheduler
+        >>> check_scheduler(tr.lbf(), queues=[2], turns=50, seeds=[1])
     """
     assert queues and seeds and turns > 0, "nothing to check: queues, turns and seeds need at least one each"
     for count in queues:

@@ -20,7 +20,7 @@ Out = TypeVar("Out", covariant=True)
 
 
 class Processor(Protocol[In, Out]):
-    """What a class must have to be an operator: each task gets an instance of its own.
+    """A class that can be an operator has this method. Each task gets an instance of its own.
 
     The class may also have ``open(self, context)``, called with a ``Context`` before the first tuple, and
     ``close(self)``, called at the end.

@@ -192,7 +192,7 @@ class Topology:
             >>> topology.freeze()
             >>> topology.source("numbers", tr.from_iterable(range(10)))
             Traceback (most recent call last):
-            tailrace.errors.TopologyError: a topology that runs cannot change: topology=numbers: did you declare …
+            tailrace.errors.TopologyError: a topology that runs cannot change: topology=numbers: did you declare ...
         """
         self._frozen = True
 
@@ -232,7 +232,14 @@ class Topology:
             raise
 
     def check_new(self, name: str) -> None:
-        """Whether an operator of this name may be declared now."""
+        """Raise ``TopologyError`` unless an operator of this name may be declared now.
+
+        Args:
+            name: the operator's name.
+
+        Example:
+            >>> tr.Topology("numbers").check_new("double")
+        """
         self._check_not_frozen()
         checks.check_name("operator", name)
         if name in self._operators:
@@ -242,7 +249,21 @@ class Topology:
             )
 
     def add(self, operator: Operator, inputs: Iterable[Output], grouping: Grouping) -> Stream[Any]:
-        """Add a checked operator and the edges that feed it: all of them, or none when one is refused."""
+        """Add a checked operator and the edges that feed it: all of them, or none when one is refused.
+
+        ``source`` and the methods of ``Stream`` check operators and call this.
+
+        Args:
+            operator: the operator.
+            inputs: the outputs that feed it.
+            grouping: which task each tuple goes to.
+
+        Example:
+            >>> from tailrace.topology import Operator, Role
+            >>> operator = Operator("numbers", Role.SOURCE, tr.from_iterable(range(10)), 1)
+            >>> tr.Topology("numbers").add(operator, (), tr.shuffle())
+            Stream(numbers.main)
+        """
         self._operators[operator.name] = operator
         try:
             self._add_edges([self._edge(output, operator.name, grouping) for output in inputs])

@@ -17,9 +17,10 @@ class Run(ABC):
     In the examples below ``run`` is a run that goes on:
 
     Example:
+        >>> import itertools
         >>> topology = tr.Topology("numbers")
-        >>> numbers = topology.source("numbers", tr.at_rate(lambda split, splits: count(split, splits), per_second=100))
-        >>> numbers.sink("out", tr.to_call(discard))
+        >>> numbers = topology.source("numbers", tr.at_rate(itertools.count, per_second=100))
+        >>> numbers.sink("out", tr.to_call(id))
         >>> run = topology.run(workers=1)
         >>> run.awaitRunning(timeout=60)
         True
@@ -49,7 +50,7 @@ class Run(ABC):
     @property
     @abstractmethod
     def status(self) -> dict[str, Any]:
-        """What the run is doing now: ``message``, ``isDataAvailable`` and ``isTriggerActive``, as in PySpark.
+        """The state of the run now: ``message``, ``isDataAvailable`` and ``isTriggerActive``, as in PySpark.
 
         Example:
             >>> run.status["isTriggerActive"]
@@ -65,6 +66,7 @@ class Run(ABC):
 
         Example:
             >>> run.processAllAvailable(timeout=60)
+            >>> import time
             >>> while run.lastProgress is None:
             ...     time.sleep(0.01)
             >>> run.lastProgress["name"]

@@ -25,16 +25,35 @@ class Chooser(Protocol):
 
     Law: ``choose_many(values)`` returns one entry a value, in order; each is ``ALL`` or lies in ``range(tasks)``;
     and calling it on a list or on its pieces gives the same choices.
+
+    Example:
+        >>> from random import Random
+        >>> tr.shuffle().bind(3, Random(1)).choose_many("abcd")
+        [0, 1, 2, 0]
     """
 
     def choose_many(self, values: Sequence[Any]) -> Sequence[int]: ...
 
 
 class Grouping(Protocol):
-    """A grouping as the user declares it: a value, picklable, without state.
+    """The rule that picks the downstream task of each tuple: a value, picklable, without state.
 
     Law: two choosers bound with equal arguments and equally seeded generators make equal choices in any process,
     and a keyed grouping's chooser sends equal keys to the same task whatever its seed and its past.
+    ``tailrace.testing.check_grouping`` checks it.
+
+    Example:
+        >>> class ByLength:
+        ...     name = "by_length"
+        ...     keyed = True
+        ...     def bind(self, tasks, rng):
+        ...         self.tasks = tasks
+        ...         return self
+        ...     def choose_many(self, values):
+        ...         return [len(value) % self.tasks for value in values]
+        >>> words = tr.Topology("words").source("words", tr.from_iterable(["the", "mill"]))
+        >>> words.map("upper", str.upper, tasks=2, grouping=ByLength())
+        Stream(upper.main)
     """
 
     @property

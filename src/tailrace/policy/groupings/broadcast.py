@@ -19,7 +19,7 @@ class _Everyone:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """A copy for each downstream task."""
+    """Every downstream task gets a copy of each tuple. ``broadcast()`` makes one."""
 
     name = "broadcast"
     keyed = False
@@ -29,5 +29,11 @@ class Broadcast:
 
 
 def broadcast() -> Broadcast:
-    """A copy of each tuple for every downstream task."""
+    """Send a copy of each tuple to every downstream task.
+
+    Example:
+        >>> lines = tr.Topology("words").source("lines", tr.from_iterable(["the mill"]))
+        >>> lines.map("index", str.upper, tasks=2, grouping=tr.broadcast())
+        Stream(index.main)
+    """
     return Broadcast()

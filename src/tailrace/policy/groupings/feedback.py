@@ -46,6 +46,12 @@ class FeedbackChooser:
     ``range(tasks)``, never more than there are tuples held. A held tuple is released at the latest when all tuples
     that were sent have been executed and all messages heard. Choices depend on arguments and generator only, never on a
     clock of its own.
+
+    Example:
+        >>> from random import Random
+        >>> chooser = tr.power_of_two().bind(2, Random(1))
+        >>> len(chooser.choose_many(range(10)))
+        10
     """
 
     estimated: CostTotals | None = None
@@ -78,6 +84,12 @@ class Receiver:
     Law: ``outbox`` names senders in ``range(senders)``, and what it sends depends on arguments and generator only. The
     ``_many`` methods lead to the same messages as one call for each tuple, or to their sum; of how long tuples took
     they may look at a sample only.
+
+    Example:
+        >>> from random import Random
+        >>> receiver = tr.least_work("items").bind_receiver(0, 2, 1, Random(1))
+        >>> receiver.received(0, None, now_ns=0)
+        >>> receiver.executed(0, {"items": 3}, None, duration_ns=1000, queued=0, now_ns=1000)
     """
 
     hears_arrivals = True
@@ -134,6 +146,12 @@ class FeedbackGrouping(Grouping, Protocol):
     """A grouping with a side at each sender and one at each receiving task. Senders decide independently.
 
     Law: that of ``Grouping``; and the two sides share nothing but messages, which survive pickling.
+
+    Example:
+        >>> from random import Random
+        >>> grouping = tr.least_work("items")
+        >>> sender = grouping.bind(2, Random(1))
+        >>> receiver = grouping.bind_receiver(0, 2, 1, Random(1))
     """
 
     def bind(self, tasks: int, rng: Random) -> FeedbackChooser: ...
@@ -142,7 +160,16 @@ class FeedbackGrouping(Grouping, Protocol):
 
 
 def has_feedback(grouping: Grouping) -> TypeGuard[FeedbackGrouping]:
-    """Whether receiving tasks report to the senders of this grouping."""
+    """Whether receiving tasks report to the senders of this grouping.
+
+    Args:
+        grouping: any grouping.
+
+    Example:
+        >>> from tailrace.policy import has_feedback
+        >>> has_feedback(tr.least_work("items")), has_feedback(tr.shuffle())
+        (True, False)
+    """
     return hasattr(grouping, "bind_receiver")
 
 

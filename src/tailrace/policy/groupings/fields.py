@@ -30,7 +30,10 @@ class _ByKey:
 
 @dataclass(frozen=True)
 class Fields:
-    """One task a key. Keeps the order and the state of a key in one place; a hot key is that task's burden."""
+    """All tuples with equal keys go to one task. ``fields()`` makes one.
+
+    The order and the state of a key stay in one place. The task of a hot key carries all of its load.
+    """
 
     name = "fields"
     keyed = True
@@ -42,5 +45,14 @@ class Fields:
 
 
 def fields(key: Key | None = None) -> Fields:
-    """Equal keys to the same task. ``key`` is a function of the tuple, or a str or int meaning ``value[key]``."""
+    """Send tuples with equal keys to the same task.
+
+    Args:
+        key: a function of the tuple; or a ``str`` or ``int``, which means ``value[key]``.
+
+    Example:
+        >>> rows = tr.Topology("rows").source("rows", tr.from_iterable([{"user": 1}, {"user": 2}]))
+        >>> rows.map("count", str, tasks=2, grouping=tr.fields("user"))
+        Stream(count.main)
+    """
     return Fields(checked_key("fields", key))

@@ -138,7 +138,7 @@ class _Timekeeper(Receiver):
 
 @dataclass(frozen=True)
 class LatencyBalanced:
-    """Shares of a sender's traffic, moved from slow tasks to fast ones once in a period."""
+    """Each sender moves traffic from slow tasks to fast ones, once in a period. ``latency_balanced()`` makes one."""
 
     name = "latency_balanced"
     keyed = False
@@ -157,9 +157,19 @@ class LatencyBalanced:
 def latency_balanced(
     *, fast: bool = False, period_s: float = PERIOD_S, threshold: float = THRESHOLD, unit: float = UNIT
 ) -> LatencyBalanced | LatencyBalancedFast:
-    """The paper's balancing: every ``period_s`` seconds one ``unit`` of traffic moves from a slow task to a fast one.
+    """Move traffic from slow tasks to fast ones, as Du and Gupta (2016) do.
 
-    ``fast`` looks at tuples in flight before it looks at latency, has no parameters, and adapts within a second or two.
+    Args:
+        fast: whether to go by tuples in flight before latencies. It adapts within a second or two, and has no other
+            parameters.
+        period_s: seconds between two moves.
+        threshold: how many times as slow as the fastest task a task must be to lose traffic; 1 or more.
+        unit: the share of a sender's traffic that moves at a time, above 0 and up to 1.
+
+    Example:
+        >>> requests = tr.Topology("requests").source("requests", tr.from_iterable(range(10)))
+        >>> requests.map("answer", str, tasks=4, grouping=tr.latency_balanced(fast=True))
+        Stream(answer.main)
     """
     given = f"period_s={shorten(period_s)} threshold={shorten(threshold)} unit={shorten(unit)}"
     numbers = all(map(is_number, (period_s, threshold, unit)))

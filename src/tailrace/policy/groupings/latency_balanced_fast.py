@@ -96,7 +96,7 @@ class _Guard(InFlight):
 
 @dataclass(frozen=True)
 class LatencyBalancedFast:
-    """Where the next tuple is expected to take least, shares by speed."""
+    """Each tuple goes where it is expected to take least. ``latency_balanced(fast=True)`` makes one."""
 
     name = "latency_balanced_fast"
     keyed = False

@@ -138,7 +138,7 @@ def _item_reader(key: Key) -> Callable[[Any], int]:
 
 @dataclass(frozen=True)
 class LeastWork:
-    """Send each tuple to the task with the least estimated work left, by content, speed and what was reported."""
+    """Each tuple goes to the task with the least estimated work left. ``least_work()`` makes one."""
 
     name = "least_work"
     keyed = False
@@ -154,7 +154,19 @@ class LeastWork:
 
 
 def least_work(key: Key | None = None, *, capacity: int = 8192) -> LeastWork:
-    """``key`` is what a tuple's cost depends on; ``capacity`` is how many keys have prices of their own."""
+    """Send each tuple to the task that will be done first, by the work of all tuples in flight.
+
+    What a tuple costs is estimated from its key, and corrected by each task's speed and reports.
+
+    Args:
+        key: what a tuple's cost depends on, written as for ``fields``.
+        capacity: how many keys have cost estimates of their own.
+
+    Example:
+        >>> quotes = tr.Topology("quotes").source("quotes", tr.from_iterable([{"items": 3}, {"items": 800}]))
+        >>> quotes.map("price", str, tasks=4, grouping=tr.least_work("items"))
+        Stream(price.main)
+    """
     if not is_whole(capacity) or capacity < 1:
         raise OptionError(f"least_work needs room for at least one key: capacity={shorten(capacity)}")
     return LeastWork(checked_key("least_work", key), capacity)

@@ -26,7 +26,10 @@ class _Always:
 
 @dataclass(frozen=True)
 class Local:
-    """The downstream task with the sender's own index. Both operators have equally many tasks."""
+    """Each task sends to the downstream task of its own index. ``local()`` makes one.
+
+    Both operators have equally many tasks.
+    """
 
     name = "local"
     keyed = False
@@ -47,5 +50,13 @@ class Local:
 
 
 def local() -> Local:
-    """Stay in the same worker: task *i* of the upstream feeds task *i* of the downstream."""
+    """Keep tuples in their worker: task *i* of the upstream operator feeds task *i* of the downstream operator.
+
+    Without ``tasks=`` the downstream operator gets as many tasks as the upstream one has.
+
+    Example:
+        >>> lines = tr.Topology("words").source("lines", tr.from_iterable(["the mill"]), tasks=2)
+        >>> lines.map("upper", str.upper, grouping=tr.local())
+        Stream(upper.main)
+    """
     return Local()

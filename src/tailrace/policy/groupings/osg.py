@@ -240,7 +240,7 @@ def _relative_error(snapshot: list[float], means: list[float]) -> float:
 
 @dataclass(frozen=True)
 class Osg:
-    """Send each tuple where the least estimated execution time has been sent, by content."""
+    """Each tuple goes where the least estimated execution time was sent. ``osg()`` makes one."""
 
     name = "osg"
     keyed = False
@@ -278,11 +278,27 @@ def osg(
     idle_counts: bool = True,
     resync: bool = True,
 ) -> Osg:
-    """The paper's grouping: ``key`` is what a tuple's cost depends on; then N, mu, epsilon and delta.
+    """Send each tuple to the task that will be done first, by sketches of costs.
 
-    ``pooled`` estimates from the sum of all sketches, which is right where tasks are equally fast. With
-    ``idle_counts`` the time counts instead of what a task has executed: sums become moments of being done.
-    ``resync`` asks all tasks again after ``window`` tuples to each, new sketches or not.
+    This is online shuffle grouping, Rivetti et al. (2016).
+
+    Args:
+        key: what a tuple's cost depends on, written as for ``fields``.
+        window: tuples after which a task looks whether its sketch has settled: the paper's *N*.
+        tolerance: the relative error below which a sketch counts as settled: the paper's *mu*.
+        epsilon: the precision of the sketches.
+        delta: the probability that a sketch is less precise.
+        seed: chooses the sketches' hash functions.
+        pooled: whether to estimate from the sum of all sketches, which is right where tasks are equally fast.
+        idle_counts: whether to compare the moments at which tasks will be done, so that time in which a task is idle
+            counts. This is in the code that the authors published, and not in the paper's text.
+        resync: whether to ask all tasks again after ``window`` tuples to each, even without a new sketch. As
+            ``idle_counts``, this is in the published code only.
+
+    Example:
+        >>> quotes = tr.Topology("quotes").source("quotes", tr.from_iterable([{"items": 3}, {"items": 800}]))
+        >>> quotes.map("price", str, tasks=4, grouping=tr.osg("items"))
+        Stream(price.main)
     """
     if not is_whole(window) or window < 1 or not is_number(tolerance) or tolerance < 0:
         raise OptionError(

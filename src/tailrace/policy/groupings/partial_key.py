@@ -50,7 +50,7 @@ class _LessLoadedOfKey(InFlight):
 
 @dataclass(frozen=True)
 class PartialKey:
-    """The less loaded of a key's two tasks."""
+    """Each tuple goes to the less loaded of its key's two tasks. ``partial_key()`` makes one."""
 
     name = "partial_key"
     keyed = False
@@ -65,5 +65,16 @@ class PartialKey:
 
 
 def partial_key(key: Key | None = None) -> PartialKey:
-    """Two tasks a key, the less loaded of them for each tuple. ``key`` as in ``fields``."""
+    """Split each key over two tasks: each tuple goes to the one with fewer of this sender's tuples in flight.
+
+    What tasks keep by key must be merged downstream: declare ``mergeable=True``.
+
+    Args:
+        key: as for ``fields``.
+
+    Example:
+        >>> words = tr.Topology("words").source("words", tr.from_iterable(["the", "mill"]))
+        >>> words.map("count", str, tasks=4, grouping=tr.partial_key(str.lower), stateful=True, mergeable=True)
+        Stream(count.main)
+    """
     return PartialKey(checked_key("partial_key", key))

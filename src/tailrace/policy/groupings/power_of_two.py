@@ -35,7 +35,7 @@ class _LessLoadedOfTwo(InFlight):
 
 @dataclass(frozen=True)
 class PowerOfTwo:
-    """The less loaded of two random tasks."""
+    """Each tuple goes to the less loaded of two random tasks. ``power_of_two()`` makes one."""
 
     name = "power_of_two"
     keyed = False
@@ -48,5 +48,11 @@ class PowerOfTwo:
 
 
 def power_of_two() -> PowerOfTwo:
-    """Of two random tasks the one with fewer tuples of this sender in flight."""
+    """Pick two random tasks for each tuple, and send it to the one with fewer of this sender's tuples in flight.
+
+    Example:
+        >>> requests = tr.Topology("requests").source("requests", tr.from_iterable(range(10)))
+        >>> requests.map("answer", str, tasks=4, grouping=tr.power_of_two())
+        Stream(answer.main)
+    """
     return PowerOfTwo()

@@ -21,7 +21,7 @@ class _RoundRobin:
 
 @dataclass(frozen=True)
 class Shuffle:
-    """Each downstream task gets every n-th tuple of a sender."""
+    """Each downstream task gets every n-th tuple of a sender. ``shuffle()`` makes one."""
 
     name = "shuffle"
     keyed = False
@@ -31,5 +31,11 @@ class Shuffle:
 
 
 def shuffle() -> Shuffle:
-    """Round robin over the downstream tasks. The default grouping."""
+    """Deal tuples to the downstream tasks in turn. This is the default grouping.
+
+    Example:
+        >>> lines = tr.Topology("words").source("lines", tr.from_iterable(["the mill"]))
+        >>> lines.map("upper", str.upper, tasks=2, grouping=tr.shuffle())
+        Stream(upper.main)
+    """
     return Shuffle()

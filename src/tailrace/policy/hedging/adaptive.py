@@ -81,7 +81,7 @@ class _AdaptiveHedger(TimedHedger):
 
 @dataclass(frozen=True)
 class AdaptiveTimeout:
-    """Hedge what is slower than nine in ten or than twice the median, within a budget and below a gate."""
+    """Hedges roots that are slower than nine in ten, or than twice the median. ``adaptive_timeout()`` makes one."""
 
     name = "adaptive_timeout"
     cancels = True
@@ -97,9 +97,14 @@ class AdaptiveTimeout:
 
 
 def adaptive_timeout(*, budget: float | None = 0.05, gate: float | None = 0.98) -> AdaptiveTimeout:
-    """Emit a root again when it is slower than nine in ten, or than twice the median.
+    """Hedge a root when it is slower than nine in ten, or than twice the median, of what was seen lately.
 
-    ``budget`` is what hedges may add to the work, ``gate`` the utilisation of the busiest operator above which there
-    are none. Either may be None.
+    Args:
+        budget: what hedges may add to the work, as a share of it. ``None``: no limit.
+        gate: the utilisation of the busiest operator above which nothing is hedged. ``None``: hedge always.
+
+    Example:
+        >>> tr.Tail(hedge=tr.adaptive_timeout(budget=0.02)).names()["replay"]
+        'adaptive_timeout'
     """
     return AdaptiveTimeout(Limits(budget, gate))

@@ -50,6 +50,13 @@ class Hedger(Protocol):
     Law: ``due`` names only roots that were emitted and are not complete, each at most ``MOST_HEDGES`` times in its
     life; nothing before its time; and, summed over any stretch of time, no more than the budget allows. Decisions
     depend on arguments and generator only, never on a clock of its own.
+
+    Example:
+        >>> from random import Random
+        >>> hedger = tr.fixed_timeout(ms=20).bind(Random(1))
+        >>> hedger.emitted(7, now_ns=0)
+        >>> list(hedger.due(now_ns=19_000_000)), list(hedger.due(now_ns=21_000_000))
+        ([], [7])
     """
 
     def emitted(self, root: int, now_ns: int) -> None: ...
@@ -68,7 +75,15 @@ class Hedger(Protocol):
 
 
 class HedgeRule(Protocol):
-    """A rule as a value: it can be pickled and printed. Each source task binds its own hedger."""
+    """Which late roots a source emits once more, as a hedge: a value, picklable, without state.
+
+    Each source task binds a hedger of its own. ``tailrace.testing.check_hedge_rule`` checks the law of ``Hedger``.
+
+    Example:
+        >>> rule: tr.HedgeRule = tr.adaptive_timeout(budget=0.02)
+        >>> rule.name, rule.cancels, rule.budget
+        ('adaptive_timeout', True, 0.02)
+    """
 
     @property
     def name(self) -> str: ...

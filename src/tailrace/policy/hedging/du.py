@@ -77,7 +77,7 @@ class _StormHedger:
 
 @dataclass(frozen=True)
 class DuTimeout:
-    """Algorithm 1 on Storm's own timeouts."""
+    """Hedges by the adaptive timeout of Du and Gupta (2016), to the letter. ``du_timeout()`` makes one."""
 
     name = "du_timeout"
     cancels = False
@@ -88,5 +88,13 @@ class DuTimeout:
 
 
 def du_timeout() -> DuTimeout:
-    """The paper's adaptive timeout to the letter, to compare with. Each root is replayed at most once."""
+    """Hedge by the adaptive timeout of Du and Gupta (2016), to the letter: a baseline to compare with.
+
+    Each root is hedged at most once.
+
+    Example:
+        >>> from tailrace.policy import du_timeout
+        >>> du_timeout().name
+        'du_timeout'
+    """
     return DuTimeout()

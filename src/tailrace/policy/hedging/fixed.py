@@ -16,7 +16,7 @@ LONGEST_NS = 24 * 60 * 60 * SECOND_NS
 
 @dataclass(frozen=True)
 class FixedTimeout:
-    """Hedge what is older than so long."""
+    """Hedges roots that are older than a fixed time. ``fixed_timeout()`` makes one."""
 
     name = "fixed_timeout"
     cancels = True
@@ -33,7 +33,17 @@ class FixedTimeout:
 
 
 def fixed_timeout(ms: float, *, budget: float | None = None, gate: float | None = None) -> FixedTimeout:
-    """Emit a root again when it is older than ``ms`` milliseconds."""
+    """Hedge a root when it is older than a fixed time.
+
+    Args:
+        ms: milliseconds, above zero and less than a day.
+        budget: what hedges may add to the work, as a share of it. ``None``: no limit.
+        gate: the utilisation of the busiest operator above which nothing is hedged. ``None``: hedge always.
+
+    Example:
+        >>> tr.Tail(hedge=tr.fixed_timeout(20)).names()["replay"]
+        'fixed_timeout'
+    """
     if not is_number(ms) or not 1 <= ms * MILLISECOND_NS <= LONGEST_NS:
         at_once = is_number(ms) and ms <= 0
         hint = "did you mean replicate(1.0), for a copy at once?" if at_once else "is it a number of milliseconds?"

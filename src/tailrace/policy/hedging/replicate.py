@@ -53,7 +53,7 @@ class _Replicator:
 
 @dataclass(frozen=True)
 class Replicate:
-    """Emit a random share of the roots twice."""
+    """Emits a random share of the roots twice at once. ``replicate()`` makes one."""
 
     name = "replicate"
     cancels = False
@@ -70,7 +70,17 @@ class Replicate:
 
 
 def replicate(fraction: float, *, budget: float | None = None, gate: float | None = None) -> Replicate:
-    """Emit ``fraction`` of the roots twice at once: the baseline of Du and Gupta, to compare with."""
+    """Emit a share of the roots twice at once: a baseline of Du and Gupta (2016), to compare with.
+
+    Args:
+        fraction: the share of the roots, from 0 to 1.
+        budget: what hedges may add to the work, as a share of it. ``None``: no limit.
+        gate: the utilisation of the busiest operator above which nothing is hedged. ``None``: hedge always.
+
+    Example:
+        >>> tr.Tail(hedge=tr.replicate(0.2)).names()["replay"]
+        'replicate'
+    """
     if not is_number(fraction) or not 0 <= fraction <= 1:
         percent = is_number(fraction) and 1 < fraction <= 100
         hint = f"did you mean {fraction / 100:g}?" if percent else "is it a number?"

@@ -20,7 +20,17 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Node:
-    """A machine, and how many workers it has for this run."""
+    """A machine, and how many workers it has for this run.
+
+    Args:
+        name: the machine's name.
+        workers: how many workers may be placed there.
+
+    Example:
+        >>> from tailrace.policy import Node
+        >>> Node("a", 2)
+        Node(name='a', workers=2)
+    """
 
     name: str
     workers: int
@@ -28,7 +38,7 @@ class Node:
 
 @dataclass(frozen=True)
 class PlacementProblem:
-    """Made and checked by ``placement_problem``."""
+    """Tasks with their load and traffic, and the nodes they can go to. ``placement_problem()`` makes one."""
 
     tasks: tuple[str, ...]  # names, by number
     cpu: tuple[float, ...]  # of each task, in any unit
@@ -52,7 +62,17 @@ class PlacementProblem:
 
 @dataclass(frozen=True)
 class Placement:
-    """Of each task, its node and which of that node's workers it lives on."""
+    """Where each task lives: its node, and which of that node's workers.
+
+    Args:
+        node_of: the number of each task's node.
+        worker_of: which of that node's workers the task lives on.
+
+    Example:
+        >>> from tailrace.policy import Placement
+        >>> Placement(node_of=(0, 0, 1), worker_of=(0, 1, 0)).node_of
+        (0, 0, 1)
+    """
 
     node_of: tuple[int, ...]
     worker_of: tuple[int, ...]
@@ -75,11 +95,19 @@ class Placement:
 
 
 class PlacementRule(Protocol):
-    """A placement rule as the user declares it: a value, picklable, without state.
+    """A rule that places tasks on nodes and workers: a value, picklable, without state.
 
     Law: every task gets one node, and a worker that this node has; pins are kept, tasks to be together share a worker,
     and no node has more of a spread operator's tasks than ``most_of`` says; equal problems and equally seeded
     generators give equal placements in any process. A rule that is ``balanced`` loads no node above its limit.
+    ``tailrace.testing.check_placement`` checks it.
+
+    Example:
+        >>> from random import Random
+        >>> from tailrace.policy import placement_problem, round_robin_placement
+        >>> problem = placement_problem({"read": 1, "work": 2}, {"a": 1, "b": 1}, traffic={(0, 1): 5.0})
+        >>> round_robin_placement().place(problem, Random(1)).node_of
+        (0, 1, 0)
     """
 
     @property

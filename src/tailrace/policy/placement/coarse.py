@@ -33,7 +33,7 @@ FINEST = 64
 
 @dataclass(frozen=True)
 class CoarseGrained:
-    """``refined``: ours. Otherwise the paper's rule as it is printed, but for its misprints."""
+    """Tasks that exchange many tuples go to one node. ``coarse_grained()`` makes one."""
 
     refined: bool = True
     factor: float = FACTOR
@@ -73,10 +73,20 @@ class CoarseGrained:
 
 
 def coarse_grained(*, refined: bool = True, factor: float = FACTOR, parents: int = PARENTS) -> CoarseGrained:
-    """Tasks that talk much on one node. ``refined=False`` is the paper's rule alone, to compare with.
+    """Place tasks that exchange many tuples on one node, after TurboStream.
 
-    ``parents`` is how many consolidated tasks a node are placed at first, ``factor`` how far from its share a half may
-    be for the paper's split to count as balanced.
+    Args:
+        refined: whether to improve the placement afterwards. ``False`` is the paper's rule alone, to compare with.
+        factor: how far from its share a half may be for the paper's split to count as balanced.
+        parents: how many consolidated tasks a node gets at first.
+
+    Example:
+        >>> from random import Random
+        >>> from tailrace.policy import coarse_grained, placement_problem
+        >>> problem = placement_problem({"read": 2, "work": 2}, {"a": 2, "b": 2}, traffic={(0, 2): 5.0, (1, 3): 5.0})
+        >>> placement = coarse_grained().place(problem, Random(1))
+        >>> placement.node_of[0] == placement.node_of[2]
+        True
     """
     if not 0 < factor < 1:
         raise OptionError(f"factor must be a share between 0 and 1: factor={factor!r}")

@@ -22,7 +22,7 @@ MOST_BLOCKS = 16
 
 @dataclass(frozen=True)
 class Optimal:
-    """The least cut within the limits."""
+    """The placement with the least traffic between nodes, within the limits. ``optimal()`` makes one."""
 
     name = "optimal"
     balanced = True
@@ -38,7 +38,16 @@ class Optimal:
 
 
 def optimal() -> Optimal:
-    """The best placement, where there are few enough tasks to try them all."""
+    """Find the best placement, where there are few enough tasks to try them all.
+
+    Example:
+        >>> from random import Random
+        >>> from tailrace.policy import optimal, placement_problem
+        >>> problem = placement_problem({"read": 2, "work": 2}, {"a": 2, "b": 2}, traffic={(0, 2): 5.0, (1, 3): 5.0})
+        >>> placement = optimal().place(problem, Random(1))
+        >>> placement.node_of[0] == placement.node_of[2]
+        True
+    """
     return Optimal()
 
 

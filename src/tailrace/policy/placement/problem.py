@@ -26,10 +26,22 @@ def placement_problem(
     together: Iterable[Sequence[str]] = (),
     spread: Iterable[str] = (),
 ) -> PlacementProblem:
-    """``operators`` says how many tasks each has, ``nodes`` how many free workers; tasks are numbered in this order.
+    """Describe tasks, nodes and traffic for a placement rule, and check that they fit together.
 
-    ``traffic`` may name a pair both ways, which are added. Without ``cpu`` every task weighs the same. Sets of tasks
-    that are to be ``together`` and overlap are one set.
+    Args:
+        operators: how many tasks each operator has. Tasks are numbered in this order.
+        nodes: how many free workers each node has.
+        traffic: tuples between pairs of task numbers. A pair may be named both ways; both are added.
+        cpu: the load of each task, in any unit. Without it every task weighs the same.
+        slack: what a node may carry above its share, as a part of it.
+        pin: the node of an operator, or of a task ``"operator/index"``.
+        together: sets of tasks for one worker. Sets that overlap are one set.
+        spread: operators whose tasks are spread over nodes as evenly as can be.
+
+    Example:
+        >>> from tailrace.policy import placement_problem
+        >>> placement_problem({"read": 1, "work": 2}, {"a": 1, "b": 1}, traffic={(0, 1): 5.0}).tasks
+        ('read/0', 'work/0', 'work/1')
     """
     names = _Names(operators)
     placed = tuple(Node(name, _check_workers(name, workers)) for name, workers in nodes.items())

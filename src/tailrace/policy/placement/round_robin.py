@@ -16,7 +16,7 @@ from tailrace.policy.placement.settle import settle
 
 @dataclass(frozen=True)
 class RoundRobinPlacement:
-    """Each worker gets every n-th task, or set of tasks that are to be together."""
+    """Each worker gets every n-th task, or set of tasks to be together. ``round_robin_placement()`` makes one."""
 
     name = "round_robin"
     balanced = False
@@ -40,5 +40,13 @@ class RoundRobinPlacement:
 
 
 def round_robin_placement() -> RoundRobinPlacement:
-    """Tasks over workers in turn: what a plan does by itself."""
+    """Deal tasks to workers in turn, as a run does without a rule.
+
+    Example:
+        >>> from random import Random
+        >>> from tailrace.policy import placement_problem, round_robin_placement
+        >>> problem = placement_problem({"read": 1, "work": 2}, {"a": 1, "b": 1}, traffic={(0, 1): 5.0})
+        >>> round_robin_placement().place(problem, Random(1)).node_of
+        (0, 1, 0)
+    """
     return RoundRobinPlacement()

@@ -13,9 +13,18 @@ NEVER_NS = 2**63 - 1
 
 
 class Waiting:
-    """What waits in each outgoing queue, one entry a queue. Whoever owns the queues keeps it up to date.
+    """Lists of what waits in each outgoing queue, one entry a queue: tuples, work, and since when.
 
-    Plain lists of integers, because a picker looks at them for every tuple that is sent.
+    The owner of the queues keeps them up to date. They are plain lists of integers, because a picker reads them for
+    every tuple that is sent.
+
+    Args:
+        queues: how many queues there are.
+
+    Example:
+        >>> from tailrace.policy import Waiting
+        >>> Waiting(2).tuples
+        [0, 0]
     """
 
     __slots__ = ("since_ns", "tuples", "work_ns")
@@ -35,26 +44,39 @@ class Waiting:
 
 
 class Picker(Protocol):
-    """A send scheduler at work on the queues of one operator's tasks on one node.
+    """A send scheduler at work on the queues of one operator's tasks.
 
-    The owner of the queues asks once a turn. What a turn is, a tuple or all that a queue can send within some
-    milliseconds, is the owner's choice, as is the order inside a queue.
+    The owner of the queues asks once a turn. The owner decides what a turn is, a tuple or all that a queue can send
+    within some milliseconds, and the order inside a queue.
 
     Law: ``pick`` returns ``NOTHING`` or lies in ``range(queues)``, changes nothing in ``waiting``, and follows from
     what the picker was bound with and shown before.
+
+    Example:
+        >>> from random import Random
+        >>> from tailrace.policy import Waiting
+        >>> waiting = Waiting(2)
+        >>> waiting.tuples[:] = [3, 5]
+        >>> tr.lbf().bind(2, Random(1)).pick(waiting, now_ns=0)
+        1
     """
 
     def pick(self, waiting: Waiting, now_ns: int) -> int: ...
 
 
 class SendScheduler(Protocol):
-    """A send scheduler as the user declares it: a value, picklable, without state.
+    """Which task of an operator in one worker sends next to other workers: a value, picklable, without state.
 
     Law: two pickers bound with equal arguments and equally seeded generators, and shown the same, pick the same in any
     process. One that is ``work_conserving`` picks a queue that holds something whenever there is one, and ``NOTHING``
     otherwise. One with an age floor picks the queue with the oldest head once that has waited so long, and
     ``age_drains`` times as long as it takes to send all that waits. One with an interval decides at whole multiples of
-    it, and in between picks the same queue, or ``NOTHING``.
+    it, and in between picks the same queue, or ``NOTHING``. ``tailrace.testing.check_scheduler`` checks it.
+
+    Example:
+        >>> scheduler: tr.SendScheduler = tr.lbf()
+        >>> scheduler.name, scheduler.work_conserving
+        ('lbf', True)
     """
 
     @property

@@ -22,7 +22,7 @@ class _OldestHead:
 
 @dataclass(frozen=True)
 class Fifo:
-    """The oldest tuple of all queues is sent next."""
+    """The oldest tuple of all queues is sent next. ``fifo()`` makes one."""
 
     name = "fifo"
     work_conserving = True
@@ -35,5 +35,10 @@ class Fifo:
 
 
 def fifo() -> Fifo:
-    """Oldest first, whichever queue it is in."""
+    """Send the oldest tuple of all queues next.
+
+    Example:
+        >>> tr.Tail(send=tr.fifo()).names()["send"]
+        'fifo'
+    """
     return Fifo()

@@ -89,7 +89,10 @@ class _Signal:
 
 @dataclass(frozen=True)
 class LargestBacklogFirst:
-    """The queue with the most tuples sends next: the paper's rule. A tuple in a short queue may wait long."""
+    """The queue with the most tuples sends next. ``lbf()`` makes one.
+
+    A tuple in a short queue may wait long.
+    """
 
     name = "lbf"
     age_floor_ns = None
@@ -108,7 +111,7 @@ class LargestBacklogFirst:
 
 @dataclass(frozen=True)
 class LargestWorkFirst:
-    """The queue with the most seconds of work sends next, but first any head that is too old."""
+    """The queue with the most work sends next, but first any head that is too old. ``lbf_work()`` makes one."""
 
     name = "lbf_work"
     work_conserving = True
@@ -122,9 +125,15 @@ class LargestWorkFirst:
 
 
 def lbf(interval_ms: float | None = None) -> LargestBacklogFirst:
-    """Largest backlog first, counted in tuples: decided for every turn, or, as in the paper, every ``interval_ms``.
+    """Let the queue with the most tuples send next: largest backlog first, Hone's rule.
 
-    With an interval nobody but the queue that was fullest at its beginning sends until its end.
+    Args:
+        interval_ms: decide only once in so many milliseconds, as in the paper; until the next decision no other queue
+            sends. ``None``: decide for every turn.
+
+    Example:
+        >>> tr.Tail(send=tr.lbf()).names()["send"]
+        'lbf'
     """
     if interval_ms is None:
         return LargestBacklogFirst()
@@ -137,10 +146,16 @@ def lbf(interval_ms: float | None = None) -> LargestBacklogFirst:
 
 
 def lbf_work(age_floor_ms: float = AGE_FLOOR_MS, age_drains: float = AGE_DRAINS) -> LargestWorkFirst:
-    """Largest backlog first, counted in seconds of work; but before all goes a head that is too old.
+    """Let the queue with the most seconds of work send next, but before it any head that is too old.
 
-    That is one that has waited ``age_floor_ms``, and ``age_drains`` times as long as it takes to send all that waits:
-    in an overload everything is old. With ``age_drains=0`` the floor alone decides.
+    Args:
+        age_floor_ms: milliseconds that a head must have waited to be too old.
+        age_drains: how many times as long as sending all that waits takes it must have waited as well, because in an
+            overload everything is old. 0: the floor alone decides.
+
+    Example:
+        >>> tr.Tail(send=tr.lbf_work(age_floor_ms=100)).names()["send"]
+        'lbf_work'
     """
     if not is_number(age_floor_ms) or not age_floor_ms > 0:
         raise OptionError(

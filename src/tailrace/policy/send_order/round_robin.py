@@ -48,7 +48,7 @@ class _NextWithAny:
 
 @dataclass(frozen=True)
 class RoundRobin:
-    """Queues take turns. Unless ``skip_empty``, the turn of an empty queue is lost."""
+    """Queues send in turn. ``round_robin()`` makes one."""
 
     age_floor_ns = None
     age_drains = 0.0
@@ -70,7 +70,16 @@ class RoundRobin:
 
 
 def round_robin(skip_empty: bool = True) -> RoundRobin:
-    """Queues take turns; empty ones are passed over, unless ``skip_empty=False``, which is Hone's baseline."""
+    """Let queues send in turn.
+
+    Args:
+        skip_empty: whether an empty queue is passed over. ``False``, for simulations only, is Hone's baseline: the turn
+            is lost.
+
+    Example:
+        >>> tr.Tail(send=tr.round_robin()).names()["send"]
+        'round_robin'
+    """
     if not isinstance(skip_empty, bool):
         raise OptionError(
             f"skip_empty is neither True nor False: skip_empty={shorten(skip_empty)}: did you mix two up?"

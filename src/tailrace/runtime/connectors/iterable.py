@@ -79,6 +79,7 @@ def from_iterable(values: Splitter[T] | Sequence[T]) -> IterableSource[T]:
             be. A generator may wait for its records: a thread of its own reads it.
 
     Example:
+        >>> from collections.abc import Iterator
         >>> def numbers(split: int, splits: int) -> Iterator[int]:
         ...     yield from range(split, 100, splits)
         >>> tr.Topology("numbers").source("numbers", tr.from_iterable(numbers), tasks=2)

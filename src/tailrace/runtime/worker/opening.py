@@ -21,14 +21,31 @@ from tailrace.topology import Role, is_factory
 
 @dataclass(frozen=True)
 class Context:
-    """What ``open(context)`` of a user's class learns about its place."""
+    """The place of a task, given to ``open(context)`` of a user's class.
+
+    Args:
+        operator: the operator's name.
+        task: the number of the task, from 0 on.
+        tasks: how many tasks the operator has.
+        worker: the number of the worker that hosts the task.
+        epoch: which start of the worker this is. Each has a higher one than all before.
+        name: the topology's name.
+        job_id: the same for all runs that resume one checkpoint.
+
+    Example:
+        >>> class LookUp:
+        ...     def open(self, context: tr.Context) -> None:
+        ...         self.label = f"{context.operator}/{context.task}"
+        ...     def process(self, value: str) -> str:
+        ...         return f"{self.label}: {value}"
+    """
 
     operator: str
     task: int
     tasks: int
     worker: int
     epoch: int
-    name: str  # the topology's
+    name: str
     job_id: str
 
 

@@ -12,7 +12,19 @@ CDF_POINTS = 100
 
 
 def render_comparison(reports: Sequence[Report]) -> str:
-    """Milliseconds of latency; the speed-up is that of the mean over the first policy's. Below, stages if several."""
+    """A table of latencies in milliseconds, one row for each report.
+
+    The speed-up is that of the mean over the first report's. Below follow the stages, if there are several.
+
+    Args:
+        reports: outcomes of one model under several policies.
+
+    Example:
+        >>> from tailrace.sim import Constant, Model, Paced, render_comparison, simulate
+        >>> model = Model(Paced(load=0.5), Constant(1_000_000), tuples=100)
+        >>> print(render_comparison([simulate(model)]).splitlines()[0].split()[:2])
+        ['policy', 'mean']
+    """
     hedged = any(report.hedge for report in reports)
     header = ["policy", "mean", *(f"p{q * 100:g}" for q in PERCENTILES), "max", "speed-up", "messages"]
     rows = [header + (["hedges", "won", "extra work"] if hedged else [])]
@@ -69,7 +81,16 @@ def _table(rows: Sequence[Sequence[str]], words: int = 1) -> str:
 
 
 def latency_chart(reports: Sequence[Report]) -> Chart:
-    """How many roots took longer, both axes logarithmic: the tail is where the line ends."""
+    """A chart of the share of roots that took longer than a given latency, with both axes logarithmic.
+
+    Args:
+        reports: outcomes of one model under several policies.
+
+    Example:
+        >>> from tailrace.sim import Constant, Model, Paced, latency_chart, simulate
+        >>> latency_chart([simulate(Model(Paced(load=0.5), Constant(1_000_000), tuples=100))]).title
+        'Latency'
+    """
     series = [
         Series(
             _label(report),
@@ -84,7 +105,16 @@ def latency_chart(reports: Sequence[Report]) -> Chart:
 
 
 def backlog_chart(reports: Sequence[Report]) -> Chart:
-    """Roots that are due and not done."""
+    """A chart of the roots that are due and not done, over time.
+
+    Args:
+        reports: outcomes of one model under several policies.
+
+    Example:
+        >>> from tailrace.sim import Constant, Model, Paced, backlog_chart, simulate
+        >>> backlog_chart([simulate(Model(Paced(load=0.5), Constant(1_000_000), tuples=100))]).title
+        'Backlog'
+    """
     series = [
         Series(_label(report), [Point(at_ns / SECOND_NS, tuples) for at_ns, tuples in report.backlog()])
         for report in reports

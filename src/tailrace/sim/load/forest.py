@@ -20,22 +20,33 @@ from tailrace.sim.load.models.model import SOURCE, Model, Stage, Stalls
 
 @dataclass(frozen=True)
 class Forest:
-    """Roots and tuples are numbered from 0 on. A stage is its position in ``Model.operators``.
+    """All roots of a simulation with the tuples that they become. ``grow()`` makes one.
+
+    Roots and tuples are numbered from 0 on. A stage is its position in ``Model.operators``.
 
     Law: each tuple is listed once, by its root or by its parent, which is of an earlier stage.
+
+    Args:
+        due_ns: when each root is due, ascending.
+        roots: the tuples that the source sends for each root.
+        stages: the stage of each tuple.
+        values: what groupings see of each tuple and may take for a key.
+        works_ns: how long each tuple takes a task of speed 1.
+        again_ns: the same for each further emission of its root.
+        children: the tuples that each tuple becomes.
+        senders: the source task of each root. Empty: round robin.
+        lags_ns: how long after its parent each tuple leaves. Empty: 0.
     """
 
-    due_ns: Sequence[int] = field(repr=False)  # of each root, ascending
-    roots: Sequence[Sequence[int]] = field(repr=False)  # of each root, the tuples that its source sends
-    stages: Sequence[int] = field(repr=False)  # of each tuple
-    values: Sequence[int] = field(repr=False)  # of each tuple: what groupings see and may take for a key
-    works_ns: Sequence[int] = field(repr=False)  # of each tuple: how long it takes a task of speed 1
-    again_ns: Sequence[Sequence[int]] = field(repr=False)  # the same of each further emission of its root
-    children: Sequence[Sequence[int]] = field(repr=False)  # of each tuple: those it becomes
-    senders: Sequence[int] = field(repr=False, default=())  # of each root; empty: round robin
-    lags_ns: Sequence[int] = field(
-        repr=False, default=()
-    )  # of each tuple: how long after its parent it leaves; empty: 0
+    due_ns: Sequence[int] = field(repr=False)
+    roots: Sequence[Sequence[int]] = field(repr=False)
+    stages: Sequence[int] = field(repr=False)
+    values: Sequence[int] = field(repr=False)
+    works_ns: Sequence[int] = field(repr=False)
+    again_ns: Sequence[Sequence[int]] = field(repr=False)
+    children: Sequence[Sequence[int]] = field(repr=False)
+    senders: Sequence[int] = field(repr=False, default=())
+    lags_ns: Sequence[int] = field(repr=False, default=())
 
     def validate(self, model: Model) -> None:
         """Raises ``OptionError`` where the law is broken, or where this is not a forest of the model's."""
@@ -76,7 +87,17 @@ class Forest:
 
 
 def grow(model: Model, seed: int) -> Forest:
-    """The forest that the model describes."""
+    """Draw the roots and tuples that a model describes.
+
+    Args:
+        model: the model.
+        seed: decides all random choices.
+
+    Example:
+        >>> from tailrace.sim import Exponential, Model, Poisson, grow
+        >>> len(grow(Model(Poisson(load=0.8), Exponential(1_000_000), tuples=100), seed=1).due_ns)
+        100
+    """
     roots: list[Sequence[int]] = [()] * model.tuples
     children: list[Sequence[int]] = []
     stages: list[int] = []

@@ -52,6 +52,16 @@ FIXED: dict[str, Callable[[], Grouping]] = {"broadcast": broadcast, "local": loc
 
 
 def named_policy(name: str) -> Grouping:
+    """The grouping of a name, for simulations: those of ``POLICIES``, and ``broadcast`` and ``local``.
+
+    Args:
+        name: the grouping's name.
+
+    Example:
+        >>> from tailrace.sim import named_policy
+        >>> named_policy("power_of_two").name
+        'power_of_two'
+    """
     known = {**POLICIES, **FIXED}
     if name not in known:
         raise OptionError(f"unknown policy: policy={name}: {did_you_mean(name, known)}")

@@ -17,12 +17,19 @@ BACKLOG_POINTS = 200
 
 @dataclass(frozen=True)
 class StageReport:
-    """What happened at one stage. Waits are from the moment a tuple got to its task until that was run."""
+    """The outcome of one stage of a simulation. ``simulate()`` makes one.
+
+    Args:
+        name: the stage's name.
+        executed: how many tuples each task ran.
+        busy_ns: how long each task was at work.
+        waits_ns: how long each tuple that found its task busy waited there.
+    """
 
     name: str
-    executed: tuple[int, ...]  # tuples of each task
-    busy_ns: tuple[int, ...]  # of each task
-    waits_ns: Sequence[int] = field(repr=False)  # of every tuple that found its task busy
+    executed: tuple[int, ...]
+    busy_ns: tuple[int, ...]
+    waits_ns: Sequence[int] = field(repr=False)
 
     @property
     def mean_wait_ns(self) -> float:
@@ -45,22 +52,41 @@ class StageReport:
 
 @dataclass(frozen=True)
 class Report:
-    """Latencies are from the moment a root was due until the last tuple of its tree had been run."""
+    """The outcome of one simulation. ``simulate()`` makes one.
+
+    Latencies are from the moment a root was due until the last tuple of its tree had been run.
+
+    Args:
+        policy: the grouping under study.
+        seed: what decided all random choices.
+        due_ns: when each root was due.
+        done_ns: when each root was done, in the order in which they were due.
+        latencies_ns: the latency of each root, in the order in which they were done.
+        executed: how many tuples each task ran, stage by stage.
+        busy_ns: how long each task was at work.
+        messages: how many messages groupings sent besides those on tuples.
+        stages: the outcome of each stage.
+        hedge: the rule that hedged.
+        hedges: how many hedges were emitted.
+        hedges_won: how many roots were complete first by a hedge.
+        cancelled: how many tuples were thrown away before they were run, because their root was complete.
+        extra_work: the work of hedges over that of first emissions.
+    """
 
     policy: str
     seed: int
     due_ns: Sequence[int] = field(repr=False)
-    done_ns: Sequence[int] = field(repr=False)  # of every root, in the order in which they were due
-    latencies_ns: Sequence[int] = field(repr=False)  # of every root, in the order in which they were done
-    executed: tuple[int, ...]  # tuples of each task, stage by stage
-    busy_ns: tuple[int, ...]  # of each task
-    messages: int  # between the halves of groupings, besides those on tuples
+    done_ns: Sequence[int] = field(repr=False)
+    latencies_ns: Sequence[int] = field(repr=False)
+    executed: tuple[int, ...]
+    busy_ns: tuple[int, ...]
+    messages: int
     stages: tuple[StageReport, ...] = ()
-    hedge: str | None = None  # the rule that hedges
-    hedges: int = 0  # emissions of roots that were late
-    hedges_won: int = 0  # roots of which one of these was complete first
-    cancelled: int = 0  # tuples of incarnations that came too late, thrown away before they were run
-    extra_work: float = 0.0  # time that tasks spent on second incarnations, over that on first ones
+    hedge: str | None = None
+    hedges: int = 0
+    hedges_won: int = 0
+    cancelled: int = 0
+    extra_work: float = 0.0
 
     @property
     def hedges_wasted(self) -> int:

@@ -89,7 +89,17 @@ class RunTrace:
 
 
 def read_trace(place: str | PathLike[str]) -> RunTrace:
-    """The recording of one run. Raises OptionError if there is none, or more than one."""
+    """Read the recording of one run, as ``topology.run(record=…)`` wrote it.
+
+    Args:
+        place: the folder. It must hold one recording.
+
+    Example:
+        >>> from tailrace.sim import read_trace
+        >>> read_trace("missing/")
+        Traceback (most recent call last):
+        tailrace.errors.OptionError: no such folder: trace=missing; is it where tailrace run --record wrote?
+    """
     folder = Path(place)
     if not folder.is_dir():
         raise OptionError(f"no such folder: trace={folder}; is it where tailrace run --record wrote?")

@@ -39,7 +39,7 @@ class _Scan(InFlight):
 
 @dataclass(frozen=True)
 class FlinkScan:
-    """The shortest of the next four queues, by tuples in flight."""
+    """Each tuple goes to the shortest of the next four queues, by tuples in flight. ``flink_scan()`` makes one."""
 
     name = "flink_scan"
     keyed = False
@@ -52,5 +52,11 @@ class FlinkScan:
 
 
 def flink_scan() -> FlinkScan:
-    """What Flink's adaptive partitioner does, to compare with."""
+    """Choose as Flink's adaptive partitioner does: a baseline to compare with.
+
+    Example:
+        >>> from tailrace.policy import flink_scan
+        >>> flink_scan().name
+        'flink_scan'
+    """
     return FlinkScan()

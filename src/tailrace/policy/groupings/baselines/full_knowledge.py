@@ -47,7 +47,10 @@ class _Deaf(Receiver):
 
 @dataclass(frozen=True)
 class FullKnowledge:
-    """Its tuples are their own exact costs in nanoseconds: only a simulation can show it these."""
+    """Each tuple goes to the task that will be done first, by exact costs. ``full_knowledge()`` makes one.
+
+    Tuples are their own exact costs in nanoseconds, which only a simulation can show.
+    """
 
     keyed = False
 
@@ -66,5 +69,16 @@ class FullKnowledge:
 
 
 def full_knowledge(*, cumulated: bool = True, slowness: tuple[float, ...] = ()) -> FullKnowledge:
-    """Greedy by exact costs, for simulations."""
+    """Choose by exact costs: a bound that no real grouping reaches, for simulations only.
+
+    Args:
+        cumulated: whether a task counts as loaded with all it was ever given, or with what it has left.
+        slowness: a factor on all costs for each task; empty if all are equally fast.
+
+    Example:
+        >>> from random import Random
+        >>> from tailrace.policy import full_knowledge
+        >>> full_knowledge().bind(2, Random(1)).choose_many([5, 1, 1, 1])
+        [0, 1, 1, 1]
+    """
     return FullKnowledge(cumulated, slowness)

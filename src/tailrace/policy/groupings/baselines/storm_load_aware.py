@@ -91,7 +91,7 @@ class _LoadReporter(Receiver):
 
 @dataclass(frozen=True)
 class StormLoadAware:
-    """Weighted random, with weights by how full queues are."""
+    """Tasks are picked at random, weighted by how empty their queues are. ``storm_load_aware()`` makes one."""
 
     name = "storm_load_aware"
     keyed = False
@@ -107,7 +107,17 @@ class StormLoadAware:
 
 
 def storm_load_aware(*, period_ns: int = SECOND_NS, capacity: int = 1024) -> StormLoadAware:
-    """What Storm's ``LoadAwareShuffleGrouping`` does, to compare with. ``capacity`` is a full queue."""
+    """Choose as Storm's ``LoadAwareShuffleGrouping`` does: a baseline to compare with.
+
+    Args:
+        period_ns: nanoseconds between two looks at the queues.
+        capacity: how many tuples count as a full queue.
+
+    Example:
+        >>> from tailrace.policy import storm_load_aware
+        >>> storm_load_aware().name
+        'storm_load_aware'
+    """
     if period_ns <= 0 or capacity <= 0:
         raise OptionError(f"load is over a period and a capacity: period_ns={period_ns} capacity={capacity}")
     return StormLoadAware(period_ns, capacity)

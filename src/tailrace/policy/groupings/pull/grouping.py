@@ -166,7 +166,7 @@ class _PullChooser(FeedbackChooser):
 
 @dataclass(frozen=True)
 class Pull:
-    """Hold each tuple until a task has room; the longest waiting first."""
+    """Each tuple stays with its sender until a task has room. ``pull()`` makes one."""
 
     name = "pull"
     keyed = False
@@ -179,5 +179,11 @@ class Pull:
 
 
 def pull() -> Pull:
-    """Late binding: tasks that are free ask for tuples, and get the oldest they know of."""
+    """Hold each tuple at its sender until a task is free, which then gets the one that has waited longest.
+
+    Example:
+        >>> requests = tr.Topology("requests").source("requests", tr.from_iterable(range(10)))
+        >>> requests.map("answer", str, tasks=4, grouping=tr.pull(), kind="blocking")
+        Stream(answer.main)
+    """
     return Pull()

@@ -38,7 +38,18 @@ class _AtRate:
 
 @dataclass(frozen=True)
 class Paced(_AtRate):
-    """Evenly spaced."""
+    """Tuples are due at even distances. Give a rate or a load, not both.
+
+    Args:
+        rate_per_s: tuples a second.
+        load: the share of what the tasks can sustain.
+
+    Example:
+        >>> from random import Random
+        >>> from tailrace.sim import Paced
+        >>> Paced(rate_per_s=1000).times_ns(3, 0.0, Random(1))
+        [0, 1000000, 2000000]
+    """
 
     def times_ns(self, tuples: int, full_rate_per_s: float, rng: Random) -> list[int]:
         gap_ns = self._gap_ns(full_rate_per_s)
@@ -47,7 +58,18 @@ class Paced(_AtRate):
 
 @dataclass(frozen=True)
 class Poisson(_AtRate):
-    """Independent of each other."""
+    """Tuples are due independently of each other. Give a rate or a load, not both.
+
+    Args:
+        rate_per_s: tuples a second on average.
+        load: the share of what the tasks can sustain.
+
+    Example:
+        >>> from random import Random
+        >>> from tailrace.sim import Poisson
+        >>> len(Poisson(rate_per_s=1000).times_ns(3, 0.0, Random(1)))
+        3
+    """
 
     def times_ns(self, tuples: int, full_rate_per_s: float, rng: Random) -> list[int]:
         per_ns = 1 / self._gap_ns(full_rate_per_s)
@@ -60,7 +82,17 @@ class Poisson(_AtRate):
 
 @dataclass(frozen=True)
 class Recorded:
-    """As they were once seen."""
+    """Tuples are due at the times that were once measured.
+
+    Args:
+        at_ns: the time of each tuple, ascending.
+
+    Example:
+        >>> from random import Random
+        >>> from tailrace.sim import Recorded
+        >>> Recorded((0, 5, 9)).times_ns(3, 0.0, Random(1))
+        [0, 5, 9]
+    """
 
     at_ns: tuple[int, ...]
 

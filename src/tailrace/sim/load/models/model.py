@@ -19,7 +19,13 @@ SOURCE = "source"
 
 
 class Scope(Enum):
-    """Which tasks draw from one queue."""
+    """Which tasks of a stage draw from one queue: each has its own, or those of a worker or of a node share one.
+
+    Example:
+        >>> from tailrace.sim import Queue, Scope
+        >>> Queue(Scope.WORKER).scope.value
+        'worker'
+    """
 
     OWN = "own"
     WORKER = "worker"
@@ -27,7 +33,15 @@ class Scope(Enum):
 
 
 class Order(Enum):
-    """Which tuple of a queue is next."""
+    """Which tuple of a queue is next: the oldest, or the one with the shortest expected duration.
+
+    Expected durations are learnt by content. ``aging`` times its wait is taken off each, so that none waits for ever.
+
+    Example:
+        >>> from tailrace.sim import Order, Queue
+        >>> Queue(order=Order.SHORTEST, aging=0.2).order.value
+        'shortest'
+    """
 
     FIFO = "fifo"
     SHORTEST = "shortest"  # by expected duration, learnt by content, less ``aging`` times the wait
@@ -35,7 +49,19 @@ class Order(Enum):
 
 @dataclass(frozen=True)
 class Queue:
-    """The discipline in front of tasks."""
+    """The queue in front of tasks.
+
+    Args:
+        scope: which tasks draw from one queue.
+        order: which tuple is next.
+        aging: how much of its wait is taken off a tuple's expected duration, for ``Order.SHORTEST``.
+
+    Example:
+        >>> from tailrace.sim import Exponential, Model, Poisson, Queue, Scope, simulate
+        >>> model = Model(Poisson(load=0.8), Exponential(1_000_000), tuples=1000, workers=1, queue=Queue(Scope.WORKER))
+        >>> simulate(model).executed[0] > 0
+        True
+    """
 
     scope: Scope = Scope.OWN
     order: Order = Order.FIFO
@@ -48,7 +74,18 @@ class Queue:
 
 @dataclass(frozen=True)
 class Slowdown:
-    """From one moment to another everything on a node takes ``factor`` times as long."""
+    """Everything on a node takes longer between two moments.
+
+    Args:
+        begin_ns: when it begins.
+        end_ns: when it ends.
+        factor: how many times as long everything takes.
+
+    Example:
+        >>> from tailrace.sim import Node, Slowdown
+        >>> Node(slowdowns=(Slowdown(0, 1_000_000_000, factor=2.0),)).speed
+        1.0
+    """
 
     begin_ns: int
     end_ns: int
@@ -61,7 +98,17 @@ class Slowdown:
 
 @dataclass(frozen=True)
 class Node:
-    """A machine. Overlapping slowdowns multiply."""
+    """A machine in a simulation.
+
+    Args:
+        speed: how fast it is; tasks of speed 2 take half as long.
+        slowdowns: times in which it is slower. Those that overlap multiply.
+
+    Example:
+        >>> from tailrace.sim import Node
+        >>> Node(speed=0.8)
+        Node(speed=0.8, slowdowns=())
+    """
 
     speed: float = 1.0
     slowdowns: tuple[Slowdown, ...] = ()
@@ -73,7 +120,17 @@ class Node:
 
 @dataclass(frozen=True)
 class Link:
-    """From node to node. Tuples of one link follow each other if it has a bandwidth."""
+    """A connection between two nodes, or within one.
+
+    Args:
+        latency_ns: how long a tuple is under way.
+        bytes_per_s: its bandwidth, which tuples take in turn. ``None``: no limit.
+
+    Example:
+        >>> from tailrace.sim import Link
+        >>> Link(latency_ns=200_000, bytes_per_s=125e6).latency_ns
+        200000
+    """
 
     latency_ns: int = 0
     bytes_per_s: float | None = None
@@ -85,12 +142,22 @@ class Link:
 
 @dataclass(frozen=True)
 class Stalls:
-    """Executions that take ``factor`` times as long, by chance: a pause, a slow disk, a neighbour.
+    """Some executions take longer by chance: a pause, a slow disk, a neighbour.
 
-    Drawn for each execution, so a second incarnation of a tuple that stalled may well go through.
+    They are drawn for each execution, so a hedge of a tuple that stalled may well go through.
+
+    Args:
+        share: the share of all executions that stall.
+        factor: how many times as long these take.
+
+    Example:
+        >>> from tailrace.sim import Exponential, Model, Poisson, Stalls, simulate
+        >>> model = Model(Poisson(load=0.5), Exponential(1_000_000), tuples=1000, stalls=Stalls(share=0.01, factor=50))
+        >>> simulate(model, hedge=tr.fixed_timeout(20)).hedges > 0
+        True
     """
 
-    share: float  # of all executions
+    share: float
     factor: float
 
     def __post_init__(self) -> None:
@@ -102,17 +169,36 @@ class Stalls:
 
 @dataclass(frozen=True)
 class Stage:
-    """An operator: the tasks that do one step of the work. What it leaves open is as the model says."""
+    """An operator in a simulation. What it leaves open is as the model says.
+
+    Args:
+        name: its name, unique in the model.
+        service: how long tuples take.
+        tasks: how many tasks it has.
+        inputs: the stages it receives from. Empty: the stage before it, or the source.
+        grouping: which task each tuple goes to, by name or as an object. ``None``: the policy under study.
+        fan_out: how many tuples one becomes, on each way out: a mean, or evenly between two numbers.
+        queue: the queue in front of its tasks.
+        stalls: executions that take longer by chance.
+        workers: the workers that its tasks go round robin over. Empty: all.
+
+    Example:
+        >>> from tailrace.sim import Constant, Exponential, Model, Poisson, Stage, simulate
+        >>> stages = (Stage("split", Constant(100_000), fan_out=3.0), Stage("count", Exponential(500_000)))
+        >>> report = simulate(Model(Poisson(load=0.5), tuples=100, stages=stages))
+        >>> [(stage.name, sum(stage.executed)) for stage in report.stages]
+        [('split', 100), ('count', 300)]
+    """
 
     name: str
     service: Service | None = None
     tasks: int = 0
-    inputs: tuple[str, ...] = ()  # the stages it receives from; empty: the one before it, or the source
-    grouping: str | Grouping | None = None  # None: the one under study
-    fan_out: float | tuple[int, int] = 1.0  # tuples that one becomes, on each way out: a mean, or evenly between two
+    inputs: tuple[str, ...] = ()
+    grouping: str | Grouping | None = None
+    fan_out: float | tuple[int, int] = 1.0
     queue: Queue | None = None
     stalls: Stalls | None = None
-    workers: tuple[int, ...] = ()  # that its tasks go round robin over; empty: all
+    workers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name or self.name == SOURCE:
@@ -128,22 +214,44 @@ class Stage:
 
 @dataclass(frozen=True)
 class Model:
-    """What is simulated. Tasks of every stage go round robin over workers, and workers over nodes.
+    """A topology, its load and its machines, to be simulated.
 
-    ``service``, ``tasks``, ``queue`` and ``stalls`` hold for every stage that says nothing else. Without any stages,
-    there is one.
+    Tasks of every stage go round robin over workers, and workers over nodes. ``service``, ``tasks``, ``queue`` and
+    ``stalls`` hold for every stage that says nothing else. Without stages, there is one.
+
+    Args:
+        arrivals: when roots are due.
+        service: how long tuples take.
+        tuples: how many roots the source emits.
+        tasks: how many tasks a stage has.
+        senders: how many tasks the source has.
+        workers: how many workers there are. 0: one for each task of the largest stage.
+        nodes: the machines.
+        sender_nodes: the number of the node of each sender. Empty: senders are apart from all tasks.
+        link: the connections between nodes.
+        local: the connections within a node.
+        tuple_bytes: how large a tuple is.
+        queue: the queue in front of tasks.
+        stages: the operators behind the source.
+        stalls: executions that take longer by chance.
+
+    Example:
+        >>> from tailrace.sim import Exponential, Model, Poisson, simulate
+        >>> model = Model(Poisson(load=0.8), Exponential(1_000_000), tuples=2000, tasks=5)
+        >>> simulate(model, "pull").mean_ns < simulate(model, "shuffle").mean_ns
+        True
     """
 
     arrivals: Arrivals
     service: Service | None = None
-    tuples: int = 100_000  # that the source emits: roots
+    tuples: int = 100_000
     tasks: int = 5
     senders: int = 1
-    workers: int = 0  # 0: one for each task of the largest stage
+    workers: int = 0
     nodes: tuple[Node, ...] = (Node(),)
-    sender_nodes: tuple[int, ...] = ()  # empty: all of them apart from the tasks
-    link: Link = field(default_factory=Link)  # between nodes
-    local: Link = field(default_factory=Link)  # within one
+    sender_nodes: tuple[int, ...] = ()
+    link: Link = field(default_factory=Link)
+    local: Link = field(default_factory=Link)
     tuple_bytes: int = 100
     queue: Queue = field(default_factory=Queue)
     stages: tuple[Stage, ...] = ()

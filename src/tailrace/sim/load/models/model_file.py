@@ -25,7 +25,18 @@ Table = dict[str, Any]
 
 
 def read_model(path: Path) -> Model:
-    """The model in a file. What it refers to is looked for beside it."""
+    """Read a model from a TOML file, as ``tailrace sim`` takes it.
+
+    Args:
+        path: the file. Files that it names are looked for beside it.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tailrace.sim import read_model
+        >>> read_model(Path("missing.toml"))
+        Traceback (most recent call last):
+        tailrace.errors.OptionError: no model: file=missing.toml: ...
+    """
     try:
         table = tomllib.loads(path.read_text("utf-8"))
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -34,7 +45,19 @@ def read_model(path: Path) -> Model:
 
 
 def parse_model(table: Table, folder: Path) -> Model:
-    """The model that a table describes."""
+    """The model that a table describes, as it stands in a TOML file.
+
+    Args:
+        table: the table.
+        folder: where files that the table names are looked for.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tailrace.sim import parse_model
+        >>> table = {"arrivals": {"kind": "poisson", "load": 0.8}, "service": {"kind": "exponential", "mean_ms": 1}}
+        >>> parse_model({"tasks": 3, **table}, Path()).tasks
+        3
+    """
     given = dict(table)
     parts: Table = {"arrivals": _kind("arrivals", given.pop("arrivals", None), _arrivals_by_kind(folder))}
     if "service" in given or not given.get("stages"):

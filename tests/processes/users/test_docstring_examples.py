@@ -1,0 +1,29 @@
+"""Examples in docstrings that start workers: those of ``Run`` share one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tailrace as tr
+
+
+def test_examples_of_a_run(run_example: Callable[..., None]) -> None:
+    names: dict[str, Any] = {}
+    try:
+        run_example("Run", tr.Run, names)
+        for name, member in vars(tr.Run).items():
+            if not name.startswith("_") and member.__doc__:
+                run_example(f"Run.{name}", member, names)
+        assert not names["run"].isActive, "the last example stops the run"
+    finally:
+        if "run" in names:
+            names["run"].stop(timeout=0)
+
+
+def test_example_of_running_a_topology(run_example: Callable[..., None]) -> None:
+    run_example("Topology.run", tr.Topology.run)
+
+
+def test_example_of_watching_a_run(run_example: Callable[..., None]) -> None:
+    run_example("watch", tr.watch)

@@ -1,0 +1,90 @@
+"""Every public class and function says what it is, what its arguments are, and shows an example that runs.
+
+Examples that need worker processes run in ``tests/processes``, those that need Spark in ``tests/spark``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tailrace
+from tailrace import connector, policy, sim, testing
+
+ELSEWHERE = {"Topology.run", "watch", "from_data_source", "from_dataframe", "local_session", "to_data_source"}
+"""Run in other folders; so are all examples of ``Run``."""
+
+MADE = re.compile(r"``\w+\(.*?\)`` makes one\.")
+"""A class that a function makes refers to it, which has the arguments and the example."""
+
+OPENED = (tailrace.Topology, tailrace.Stream, tailrace.Run, tailrace.Tail)
+"""Classes whose methods users call."""
+
+
+def public_objects() -> dict[str, Any]:
+    """Public classes and functions by name, and the methods of those classes that users hold."""
+    found: dict[str, Any] = {}
+    for module in (tailrace, policy, sim, testing):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            same = found.get(name, thing) is thing
+            found[name if same else f"{module.__name__}.{name}"] = thing
+    for name in ("Record", "SplitStart", "Reader", "Source", "Entry", "SinkContext", "Writer", "Sink", "DriverSink"):
+        found[name] = getattr(connector, name)
+    objects = {name: found[name] for name in found if inspect.isclass(found[name]) or inspect.isfunction(found[name])}
+    for cls in OPENED:
+        for name, member in vars(cls).items():
+            if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
+                objects[f"{cls.__name__}.{name}"] = member
+    return objects
+
+
+OBJECTS = public_objects()
+PARAMETERS = [name for name, thing in OBJECTS.items() if inspect.isfunction(thing) or inspect.isclass(thing)]
+
+
+def arguments_of(thing: Any) -> list[str]:
+    """Names of what the caller may give: a function's parameters, or those of making an instance of a class."""
+    if inspect.isclass(thing):
+        if (
+            getattr(thing, "_is_protocol", False)
+            or issubclass(thing, Exception | dict)
+            or hasattr(thing, "__members__")
+        ):
+            return []
+        if inspect.isabstract(thing) or thing is tailrace.Stream:
+            return []  # users get these, and do not make them
+    return [name for name in inspect.signature(thing).parameters if name != "self"]
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTS))
+def test_it_says_what_it_is_and_shows_an_example(name: str) -> None:
+    text = inspect.getdoc(OBJECTS[name]) or ""
+    first, _, rest = text.partition("\n")
+    assert first.rstrip().endswith((".", ".**")), f"{name}: the first line is no sentence: {first}"
+    assert not re.match(r"(Of|So|What|Who|See)\b", first), f"{name}: the first line has no subject: {first}"
+    assert ">>> " in rest or MADE.search(text), f"{name} has no example"
+
+
+@pytest.mark.parametrize("name", sorted(PARAMETERS))
+def test_it_explains_its_arguments(name: str) -> None:
+    text = inspect.getdoc(OBJECTS[name]) or ""
+    if MADE.search(text):
+        return
+    explained = re.findall(r"^    (\w+): \S", text, re.MULTILINE)
+    assert set(arguments_of(OBJECTS[name])) <= set(explained), f"{name} explains only {explained}"
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name in OBJECTS if name not in ELSEWHERE and name.partition(".")[0] != "Run")
+)
+def test_its_example_runs(
+    name: str, run_example: Callable[[str, Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_example(name, OBJECTS[name])
