@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import tailrace as tr
 
 
-@pytest.mark.parametrize("name", ["from_data_source", "from_dataframe", "to_data_source"])
+@pytest.mark.parametrize("name", ["from_data_source", "from_dataframe", "local_session", "to_data_source"])
 def test_example_runs(
     name: str, run_example: Callable[..., None], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

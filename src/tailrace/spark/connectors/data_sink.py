@@ -306,6 +306,8 @@ def to_data_source(
             and so on, in no order among tasks: only for data sources that remember each id, not just the highest.
 
     Example:
+        >>> from typing import Any
+        >>> from pyspark.sql.datasource import DataSource
         >>> class Table(DataSource):
         ...     @classmethod
         ...     def name(cls) -> str:

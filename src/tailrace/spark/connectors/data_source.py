@@ -197,6 +197,8 @@ def from_data_source(
         available_now: whether the source ends when nothing more is there. Otherwise it never ends.
 
     Example:
+        >>> from typing import Any
+        >>> from pyspark.sql.datasource import DataSource
         >>> class Numbers(DataSource):
         ...     @classmethod
         ...     def name(cls) -> str:

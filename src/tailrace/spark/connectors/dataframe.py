@@ -134,8 +134,7 @@ def from_dataframe(df: DataFrame, *, splits: int | None = None, folder: str | Pa
         >>> spark = tr.local_session(cores=2)
         >>> source = tr.from_dataframe(spark.range(10), splits=2)
         >>> topology = tr.Topology("rows")
-        >>> rows: list[dict[str, Any]] = []
-        >>> topology.source("rows", source, tasks=2).sink("out", tr.to_list(rows))
+        >>> topology.source("rows", source, tasks=2).sink("out", tr.to_list())
     """
     if not isinstance(df, DataFrame):
         raise OptionError(f"not a DataFrame: from_dataframe={shorten(df)} type={type(df).__name__}, is it a table?")
