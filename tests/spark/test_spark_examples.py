@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import tailrace as tr
+from kit.examples import run_example
 
 
 @pytest.mark.parametrize("name", ["from_data_source", "from_dataframe", "local_session", "to_data_source"])
-def test_example_runs(
-    name: str, run_example: Callable[..., None], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_example_runs(name: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_example(name, getattr(tr, name))

@@ -80,7 +80,12 @@ class Tail:
 
     @property
     def replay(self) -> HedgeRule | None:
-        """Another name of ``hedge``."""
+        """Another name of ``hedge``.
+
+        Example:
+            >>> tr.Tail(hedge=tr.fixed_timeout(20)).replay.name
+            'fixed_timeout'
+        """
         return self.hedge
 
     def changed(self, techniques: Techniques) -> Tail:

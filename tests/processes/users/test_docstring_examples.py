@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import tailrace as tr
+from kit.examples import run_example
 
 
-def test_examples_of_a_run(run_example: Callable[..., None]) -> None:
+def test_examples_of_a_run() -> None:
     names: dict[str, Any] = {}
     try:
         run_example("Run", tr.Run, names)
@@ -21,9 +21,9 @@ def test_examples_of_a_run(run_example: Callable[..., None]) -> None:
             names["run"].stop(timeout=0)
 
 
-def test_example_of_running_a_topology(run_example: Callable[..., None]) -> None:
+def test_example_of_running_a_topology() -> None:
     run_example("Topology.run", tr.Topology.run)
 
 
-def test_example_of_watching_a_run(run_example: Callable[..., None]) -> None:
+def test_example_of_watching_a_run() -> None:
     run_example("watch", tr.watch)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tailrace
+from kit.examples import run_example
 from tailrace import connector, policy, sim, testing
 
 ELSEWHERE = {"Topology.run", "watch", "from_data_source", "from_dataframe", "local_session", "to_data_source"}
@@ -83,8 +83,6 @@ def test_it_explains_its_arguments(name: str) -> None:
 @pytest.mark.parametrize(
     "name", sorted(name for name in OBJECTS if name not in ELSEWHERE and name.partition(".")[0] != "Run")
 )
-def test_its_example_runs(
-    name: str, run_example: Callable[[str, Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_example(name, OBJECTS[name])
