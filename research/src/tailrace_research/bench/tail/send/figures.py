@@ -7,9 +7,9 @@ from functools import partial
 from itertools import count
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.sim.load.sending.worker_uplink import SendingResult
 from tailrace_research.bench.tail.run import SIMULATED, Result, Samples, TailSizes, ratios
 from tailrace_research.bench.tail.send.bursts import BurstOutcome, Bursts, draw_bursts
+from tailrace_research.bench.tail.send.worker_uplink import SendingResult
 from tailrace_research.bench.turns import Contest, Figures, range_of
 
 NAME = "lbf"

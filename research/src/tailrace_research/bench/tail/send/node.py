@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from tailrace.policy import SendScheduler, Tail, fifo, lbf
-from tailrace.sim.load.sending.node_uplink import NODE, SPLIT, simulate_node
 from tailrace_research.bench.tail.run import SIMULATED, Result, Samples, TailSizes
 from tailrace_research.bench.tail.send.bursts import MOST_TUPLES, Bursts, home, run_bursts
 from tailrace_research.bench.tail.send.figures import (
@@ -20,6 +19,7 @@ from tailrace_research.bench.tail.send.figures import (
     rows_of,
     simulated_figures,
 )
+from tailrace_research.bench.tail.send.node_uplink import NODE, SPLIT, simulate_node
 from tailrace_research.bench.turns import Contest, Figures, aligned
 
 SENDERS = 2

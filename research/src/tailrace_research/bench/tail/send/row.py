@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from random import Random
 
 from tailrace.policy import SendScheduler, Tail, fifo, lbf, lbf_work, round_robin
-from tailrace.sim.load.sending.worker_uplink import simulate_sending
 from tailrace_research.bench.tail.run import SIMULATED, Result, Row, Samples, TailSizes
 from tailrace_research.bench.tail.send import kernel as tail_send_kernel
 from tailrace_research.bench.tail.send import node as tail_send_node
 from tailrace_research.bench.tail.send.bursts import MOST_TUPLES, TASKS, Bursts, run_bursts
 from tailrace_research.bench.tail.send.figures import NAME, contests_of, cuts, live_figures, rows_of, simulated_figures
+from tailrace_research.bench.tail.send.worker_uplink import simulate_sending
 from tailrace_research.bench.turns import Contest, Figures, aligned
 
 SCHEDULERS: Mapping[str, SendScheduler] = {

@@ -17,7 +17,7 @@ from tailrace.core.send_order.outgoing import Parcel, SendOrder
 from tailrace.core.send_order.uplink_budget import UplinkBudget
 from tailrace.errors import OptionError
 from tailrace.policy.send_order.api import SendScheduler
-from tailrace.sim.load.sending.worker_uplink import SendingResult, SendingTask, feed, simulate_sending
+from tailrace_research.bench.tail.send.worker_uplink import SendingResult, SendingTask, feed, simulate_sending
 
 SPLIT, FIRST_COME, NODE = "split", "first_come", "node"
 

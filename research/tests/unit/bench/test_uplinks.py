@@ -9,9 +9,9 @@ import pytest
 
 from tailrace.errors import OptionError
 from tailrace.policy import SendScheduler, fifo, lbf, lbf_work, round_robin
-from tailrace.sim.load.sending.node_uplink import FIRST_COME, NODE, SPLIT, simulate_node
-from tailrace.sim.load.sending.worker_uplink import SendingResult, simulate_sending
 from tailrace_research.bench.tail.send.bursts import MOST_TUPLES, TASKS, Bursts, draw_bursts, home
+from tailrace_research.bench.tail.send.node_uplink import FIRST_COME, NODE, SPLIT, simulate_node
+from tailrace_research.bench.tail.send.worker_uplink import SendingResult, simulate_sending
 
 CONSERVING = [lbf(), lbf_work(20), fifo(), round_robin()]
 

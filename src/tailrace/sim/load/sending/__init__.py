@@ -1,1 +1,0 @@
-"""Tasks that send over one uplink, on virtual time."""
