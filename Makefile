@@ -35,7 +35,7 @@ check: $(DEV) ## lint, format, types, and the direction of imports
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -q tests/unit/house/test_import_direction.py
+	@$(BIN)/python -m pytest -q tests/unit/house/test_import_direction.py research/tests/unit/test_research_imports.py
 
 bench: java $(DEV) $(BENCH) ## throughput and latency of the engine on a local Spark, beside its rivals
 	@$(BIN)/tailrace bench engine

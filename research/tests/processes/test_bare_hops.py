@@ -10,7 +10,8 @@ import pytest
 
 from tailrace.errors import TailraceError
 from tailrace_research.bench.children import run_children
-from tailrace_research.bench.engine.bare_hops import WARM_UP_S, percentile, run_bare_hops
+from tailrace_research.bench.engine.bare_hops import WARM_UP_S, run_bare_hops
+from tailrace_research.bench.turns import percentile
 
 
 def test_200_messages() -> None:

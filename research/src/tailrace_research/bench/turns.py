@@ -47,6 +47,12 @@ def summarise(samples: dict[str, list[float]]) -> dict[str, Any]:
     return {**medians, **{f"{key}_spread": values for key, values in samples.items()}}
 
 
+def percentile(ordered: Sequence[int], fraction: float) -> int:
+    """The smallest value that at least ``fraction`` of all values do not exceed. ``ordered`` must not be empty."""
+    rank = -int(-fraction * len(ordered) // 1)
+    return ordered[max(rank, 1) - 1]
+
+
 def machine_facts() -> dict[str, Any]:
     return {
         "cores": os.cpu_count(),

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +43,6 @@ def run_bare_hops(rate: float, seconds: float) -> dict[str, Any]:
             "tailrace_research.bench.engine.bare_hops_process", options, workdir, timeout_s, pass_fds=fds
         )
     return result
-
-
-def percentile(ordered: Sequence[int], fraction: float) -> int:
-    """The smallest value that at least ``fraction`` of all values do not exceed. ``ordered`` must not be empty."""
-    rank = -int(-fraction * len(ordered) // 1)
-    return ordered[max(rank, 1) - 1]
 
 
 def connected_pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:

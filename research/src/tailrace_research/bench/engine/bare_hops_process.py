@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tailrace_research.bench.children import child_options, report
-from tailrace_research.bench.engine.bare_hops import percentile
+from tailrace_research.bench.turns import percentile
 
 LENGTH = struct.Struct("<I")
 PAYLOAD = "a word"

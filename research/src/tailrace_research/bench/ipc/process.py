@@ -25,9 +25,8 @@ from typing import Any
 
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace_research.bench.children import ALARM_SLACK_S
-from tailrace_research.bench.engine.bare_hops import percentile
 from tailrace_research.bench.ipc.channels import Channel, Receive, Send, open_channel
-from tailrace_research.bench.turns import Figures
+from tailrace_research.bench.turns import Figures, percentile
 
 END = b""
 SETTLE_NS = 2 * MILLISECOND_NS  # before the first message is due

@@ -21,8 +21,16 @@ from tailrace.ring import layout
 from tailrace.ring.pair import PairRing
 from tailrace.ring.segment import Segment
 from tailrace.ring.shared import SharedRing
-from tailrace_research.bench.engine.bare_hops import percentile
-from tailrace_research.bench.turns import Contest, Figures, aligned, machine_facts, machine_line, summarise, take_turns
+from tailrace_research.bench.turns import (
+    Contest,
+    Figures,
+    aligned,
+    machine_facts,
+    machine_line,
+    percentile,
+    summarise,
+    take_turns,
+)
 
 SENDERS, TASKS = 2, 4
 RING_BYTES = 256 << 10  # as a link's

@@ -12,8 +12,7 @@ from typing import Any
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.errors import OptionError, did_you_mean
-from tailrace_research.bench.engine.bare_hops import percentile
-from tailrace_research.bench.turns import Contest, Figures, Say, machine_facts, summarise, take_turns
+from tailrace_research.bench.turns import Contest, Figures, Say, machine_facts, percentile, summarise, take_turns
 from tailrace_research.bench.workloads.hosting import hosted_by
 
 Samples = dict[str, list[float]]

@@ -18,9 +18,8 @@ from tailrace.clock import SECOND_NS
 from tailrace.policy.groupings.latency_balanced import latency_balanced
 from tailrace.policy.techniques import Tail
 from tailrace.sim.load.models.model import Scope
-from tailrace_research.bench.engine.bare_hops import percentile
 from tailrace_research.bench.tail.queues import delays_ns
-from tailrace_research.bench.turns import Figures
+from tailrace_research.bench.turns import Figures, percentile
 from tailrace_research.bench.workloads import (
     Draw,
     Outcome,
