@@ -30,7 +30,7 @@ def shown_ours(claim: Claim) -> str:
 
 
 def shown_difference(claim: Claim) -> str:
-    """Of two shares the difference is in points, not in per cent."""
+    """The difference of two shares is in percentage points."""
     return shown(claim.difference, claim.unit, "+").replace(" %", " points")
 
 

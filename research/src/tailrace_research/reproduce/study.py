@@ -83,7 +83,7 @@ class Study:
     run_cell: Callable[[Cell], Mapping[str, Any]]
     figures: Sequence[Figure]
     modules: Sequence[str]  # whose code the results depend on, with all that they import
-    timings: Callable[[], Sequence[Claim]] | None = None  # measured anew in each run, on the driver: never a cell
+    timings: Callable[[], Sequence[Claim]] | None = None  # measured in each run, on the driver: never a cell
 
     def figure(self, name: str) -> Figure:
         for figure in self.figures:
@@ -93,12 +93,12 @@ class Study:
         raise OptionError(f"no such figure: study={self.name} figure={name!r}: did you mean one of {names}?")
 
     def fingerprint(self) -> str:
-        """Of the code that makes the results: those of other code are not taken for these."""
+        """Names the code that makes the results: results of other code are not used."""
         return fingerprint(self.modules)
 
 
 def merged_cells(figures: Sequence[Figure], streams: int, seeds: int) -> list[Cell]:
-    """What all these figures need, each cell once."""
+    """The cells that all these figures need, each once."""
     found: dict[tuple[Any, ...], Cell] = {}
     for figure in figures:
         for cell in figure.cells(streams, seeds):

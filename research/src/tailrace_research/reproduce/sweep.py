@@ -26,10 +26,10 @@ from tailrace.errors import TailraceError
 from tailrace.version import VERSION
 
 CHUNK_S = 10.0
-"""What an interrupted run loses at most, more or less; the start of a chunk's tasks costs some tenths of a second."""
+"""About the most that an interrupted run loses; the start of a chunk's tasks costs some tenths of a second."""
 
 FIRST_CHUNK = 4
-"""Cells a slot while nobody knows yet how long one takes."""
+"""Cells a slot in the first chunk, when it is not yet known how long one takes."""
 
 JOB_GROUP = "tailrace-sweep"
 
@@ -148,7 +148,7 @@ def _run_interruptibly(spark: SparkSession, job: Callable[[], None]) -> None:
         try:
             done.result()
         except KeyboardInterrupt:
-            spark.sparkContext.setLogLevel("OFF")  # a cancelled writer logs a hundred lines; who interrupts is leaving
+            spark.sparkContext.setLogLevel("OFF")  # a cancelled writer logs a hundred lines, and the process ends
             spark.sparkContext.cancelJobGroup(JOB_GROUP)
             raise
 

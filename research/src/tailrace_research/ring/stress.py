@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 TICK_S = 0.002
 ROUND_S = 15.0
-"""A new ring so often: each round ends with a drained ring and a full account."""
+"""Seconds until the next ring: each round ends with a drained ring and a full account."""
 
 REPORT_S = 5.0
 PATIENCE_S = 20.0
-"""Longer without a record, or without an end, is a violation."""
+"""No record, or no end, for longer than this is a violation."""
 
 CAPACITIES = (1 << 16, 1 << 18, 1 << 20)
 STEPS = {
@@ -48,7 +48,7 @@ StopAt = Callable[[int], None]
 
 @dataclass
 class Account:
-    """What happened in a round, or in all."""
+    """Counts of one round, or of all rounds."""
 
     records: int = 0  # whose put began
     put: int = 0  # whose put returned
@@ -117,7 +117,7 @@ class Round:
         os.kill(member.pid, number)
 
     def watch(self, again: bool) -> None:
-        """See who stopped and who ended; put another in the place of who was killed."""
+        """Find processes that stopped or ended, and start another for each that was killed."""
         for member in self.crowd:
             while not member.done:
                 pid, status = os.waitpid(member.pid, os.WNOHANG | os.WUNTRACED)
@@ -136,7 +136,7 @@ class Round:
                         self.fault(f"process ended badly: role={member.role.__name__} status={status}")
 
     def hurt(self) -> None:
-        """Wake or kill who has been stopped for long enough; stop or kill someone else."""
+        """Wake or kill processes that have been stopped for long enough; stop or kill another one."""
         now_ns = time.monotonic_ns()
         for member in self.crowd:
             if member.wake_ns is not None and now_ns >= member.wake_ns:

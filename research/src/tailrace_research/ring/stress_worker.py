@@ -1,8 +1,8 @@
 """What the processes of ``stress`` do, and the journal in which they write it down.
 
 The journal is memory that outlives any of them. A producer marks a number before and after its ``put``; a consumer
-marks it after it has checked the record and before it gives the record back. So whatever is killed when, the journal
-tells what must have come out.
+marks it after it has checked the record and before it gives the record back. The journal therefore
+tells what must have come out, whichever process is killed at whatever moment.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class Work:
-    """What a process has to know."""
+    """What a process of the crowd works on."""
 
     path: Path
     kind: int

@@ -51,7 +51,7 @@ def connected_pair(stack: contextlib.ExitStack) -> tuple[socket.socket, socket.s
         dialled = stack.enter_context(socket.create_connection(listener.getsockname(), timeout=GRACE_S))
         while True:
             accepted = stack.enter_context(listener.accept()[0])
-            if accepted.getpeername() == dialled.getsockname():  # and not some stranger who found the port
+            if accepted.getpeername() == dialled.getsockname():  # and no other client that found the port
                 break
     for end in (dialled, accepted):
         end.settimeout(None)  # blocking, also as the child sees it

@@ -104,7 +104,7 @@ def run_hops(rate: int, seconds: float, spark: Any = None, *, ring: bool = True)
 
 
 def _cpu_us_per_tuple(run: Run, rate: int, seconds: float) -> float:
-    """Of all workers, over the middle of the run: what they use to start and to end is left out."""
+    """Processor time of all workers in the middle of the run: starting and ending do not count."""
     run.awaitRunning(TIMEOUT_S)
     pids = run.workerPids().values()
     time.sleep(WARM_UP_S)

@@ -31,9 +31,9 @@ from tailrace_research.bench.turns import (
 )
 
 RATES = (1_000, 5_000)  # tuples a second
-QUERY_RATE = RATES[0]  # of the Spark query; its latency is that of its batches, whatever the rate
+QUERY_RATE = RATES[0]  # the rate of the Spark query, whose latency is that of its batches at any rate
 MIN_REPEATS = 3
-CPU = "cpu_us"  # a tuple, of all workers
+CPU = "cpu_us"  # processor time of all workers for each tuple
 LATENCIES = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
 HOSTS = {"spark": "Spark", "process": "this program"}
 COUNTERS = {"Tailrace": "", "Tailrace over TCP": "tcp_", "Bytewax": "bytewax_"}

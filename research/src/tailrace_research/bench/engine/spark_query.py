@@ -37,7 +37,7 @@ def last(due_ns: int) -> int:
 
 
 class Feed(threading.Thread):
-    """Sends ``count`` lines at ``rate`` to whoever connects, each the time at which it was due."""
+    """Sends ``count`` lines at ``rate`` to the first client that connects, each the time at which it was due."""
 
     def __init__(self, rate: float, count: int) -> None:
         super().__init__(name="bench-feed", daemon=True)
@@ -51,7 +51,7 @@ class Feed(threading.Thread):
         try:
             peer, _ = self._listener.accept()
         except OSError:
-            return  # closed before anybody came
+            return  # closed before a client connected
         with peer:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:

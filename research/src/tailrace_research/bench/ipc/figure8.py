@@ -1,7 +1,7 @@
 """Figure 8 of the TurboStream paper, theirs and ours: latency against message size, rate, and size of the ring.
 
-Of theirs there is what the text says; its curves have no numbers. They give averages, of Netty and of a ring between
-two Java processes; ours are medians, of TCP and of a ring between two Python processes.
+The paper's curves have no numbers, so its values are those of its text: averages, of Netty and of a ring between two
+Java processes. Ours are medians, of TCP and of a ring between two Python processes.
 """
 
 from __future__ import annotations

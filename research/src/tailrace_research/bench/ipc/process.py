@@ -198,7 +198,7 @@ def _outcome(result: Connection, processes: list[Any], task: Task) -> dict[str, 
             if left <= 0:
                 return {"error": "too slow"}
             for ended in multiprocessing.connection.wait([result, sys.stdin, *waiting], left):  # type: ignore[list-item]
-                if ended is sys.stdin:  # nobody asks before there is an answer: it is the end
+                if ended is sys.stdin:  # no request comes before its answer: this is the end of the input
                     sys.exit(1)
                 if ended in waiting:
                     process = waiting.pop(ended)

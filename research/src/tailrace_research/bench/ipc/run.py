@@ -39,7 +39,7 @@ def run_ipc_benchmark(sizes: IpcSizes, say: Say) -> dict[str, Any]:
 
 
 def contestants(say: Say) -> list[str]:
-    """Those that can run here, with a sentence about the others."""
+    """Contestants that can run here; ``say`` gets a sentence about each of the others."""
     reasons = why_left_out()
     for reason in reasons.values():
         say(reason)

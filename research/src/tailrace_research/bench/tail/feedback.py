@@ -1,4 +1,4 @@
-"""The row about feedback: which share of a core load-aware groupings take for it, by how fast tuples come.
+"""The row about feedback: the share of a core that load-aware groupings spend on it, at several input rates.
 
 Calls do next to nothing, so that there is as much to tell as there can be, or sleep for a millisecond or two, which is
 long enough for each to be worth telling of. What is shown is the largest share that any worker had in any interval of a
@@ -37,7 +37,7 @@ class Pace:
     title: str
     rate_per_s: int | None  # as fast as they can
     senders: int = 1
-    call_ns: int = 0  # for which a call sleeps
+    call_ns: int = 0  # how long a call sleeps
 
     def tuples(self, sizes: TailSizes) -> int:
         return FLAT_OUT * sizes.tuples if self.rate_per_s is None else MOST_S * min(sizes.tuples, self.rate_per_s)
@@ -94,7 +94,7 @@ def start(grouping: Grouping, pace: Pace, tuples: int) -> Run:
 
 
 def progress_of(grouping: Grouping, pace: Pace, tuples: int) -> list[Progress]:
-    """What was seen whenever somebody looked."""
+    """Run a stream, and return each progress that was seen."""
     run = start(grouping, pace, tuples)
     seen: list[Progress] = []
     try:

@@ -1,8 +1,8 @@
 """Rows that run one stream under several groupings, live, and on the simulator beside.
 
 The simulator has no engine, no timers and no neighbours: how far live figures are from its own is what these cost. It
-alone can tell what exact knowledge of all costs would bring for the same stream. What a run is held against knows what
-its calls really took: a sleep that ended late is no fault of whoever chose the task.
+alone can tell what exact knowledge of all costs would bring for the same stream. The simulation gets what
+the calls of the live run really took, so that a sleep that ended late is not counted against a grouping.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ the p99, by the simulator."""
 
 SETTLING_NS = 5 * SECOND_NS
 MOST_LEFT_OUT = 0.5
-"""Of a stream that is shorter than that. Until then OSG collects its first sketches, and balancing moves traffic."""
+"""At most this share of a stream is left out: OSG collects its first sketches then, and balancing moves traffic."""
 
 BASELINE = "shuffle"
 
 Groupings = Mapping[str, Callable[[Key], Grouping]]
-"""By name, made for what a tuple's cost depends on."""
+"""Groupings by name. Each is made for the key that a tuple's cost depends on."""
 
 GROUPINGS: Groupings = {
     BASELINE: lambda key: shuffle(),
@@ -159,7 +159,7 @@ def as_run(workload: Workload, outcome: Outcome) -> Workload:
 
 
 def feedback_figures(prefix: str, outcome: Outcome) -> Figures:
-    """Of the worker that spends most on feedback: 10 us a tuple are 1% of a core at 1,000 tuples a second."""
+    """Feedback time a tuple in the worker that spends most: 10 us are 1% of a core at 1,000 tuples a second."""
     costs = [worker["feedback"] for worker in outcome.progress.get("workers", ())]
     tuples = len(outcome.latencies_ns)
     return {

@@ -1,9 +1,9 @@
 """The row about what is off: the engine with every technique off, against the engine before there were any.
 
 The engine as it was comes from the project's own history, if this is a clone of it, or from a folder. Both run the same
-program in processes of their own, pair by pair, in turns as to who is first. Figures are processor time of all workers
-a tuple. Whoever else uses the machine, or the host that it is a part of, takes caches away and makes it longer, by
-tenths, never shorter: so the least of each engine's runs is compared.
+program in processes of their own, pair by pair, and take turns at being first. Figures are processor time of all
+workers for each tuple. Other load on the machine, or on its host, takes caches away: it makes runs longer by tenths and
+never shorter, so the least of each engine's runs is compared.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _build_rings(folder: Path) -> bool:
 
 
 def cpu_us(engine: Path, topology: str, tuples: int) -> float:
-    """Of all workers, a tuple."""
+    """Processor time of all workers for each tuple, in microseconds."""
     paths = [str(engine), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, "-P", str(PROGRAM), topology, str(tuples)]
@@ -134,7 +134,7 @@ def contests(sizes: TailSizes) -> list[Contest]:
 
 
 def conclude(samples: Samples) -> Samples:
-    """That of the topology for which it is most. Not the most of each repeat: of three that are noise one is more."""
+    """The overhead of the topology with the largest median. The largest of each repeat would pick out noise."""
     found = [samples[key] for name in TOPOLOGIES if (key := f"off_{name}_overhead") in samples]
     return {"off_overhead": list(max(found, key=median))} if found else {}
 

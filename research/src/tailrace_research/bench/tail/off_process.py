@@ -1,4 +1,4 @@
-"""One run of an engine, whichever ``PYTHONPATH`` leads to, and the processor time of its workers a tuple.
+"""One run of the engine on ``PYTHONPATH``: prints the processor time that its workers spent on each tuple.
 
 Uses only what every version of the engine has, and nothing of this distribution, which needs the engine of its own
 version. Run by its path, with the name of a topology and the number of tuples.
@@ -68,7 +68,7 @@ def main() -> None:
     name, total = sys.argv[1], int(sys.argv[2])
     run = TOPOLOGIES[name](total).run(workers=WORKERS)
     run.awaitRunning(TIMEOUT_S)
-    before_s = sum(map(cpu_seconds, run.workerPids().values()))  # to start, which is not what tuples cost
+    before_s = sum(map(cpu_seconds, run.workerPids().values()))  # spent before the first tuple: starting does not count
     if not run.awaitTermination(TIMEOUT_S):
         run.stop(0.0)
         sys.exit(f"did not finish: topology={name} tuples={total} timeout_s={TIMEOUT_S:.0f}")

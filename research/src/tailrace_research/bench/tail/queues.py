@@ -47,7 +47,7 @@ QUEUES = {
 
 
 def delays_ns(outcome: Outcome) -> list[int]:
-    """Of tuples in the order in which they were due; each is executed once."""
+    """Delays of tuples in the order in which they were due. Each tuple was executed once."""
     spent_ns = {execution.root: execution.ended_ns - execution.began_ns for execution in outcome.executions}
     return [latency_ns - spent_ns[root] for root, latency_ns in enumerate(outcome.latencies_ns)]
 

@@ -4,7 +4,7 @@ One execution in a hundred takes fifty times as long. One operator is where hedg
 further ones get the second copy wherever it happens to go. A rule needs to see latencies and load before it hedges, so
 the first seconds are left out, for both sides.
 
-The simulator runs the same arrivals under the same rule. Which executions stall is drawn anew in each run, live or
+The simulator runs the same arrivals under the same rule. Each run draws for itself which executions stall, live or
 simulated, with and without hedging: repeats tell how much that matters.
 """
 
@@ -56,7 +56,7 @@ LONGER = 2
 
 SETTLING_NS = 6 * SECOND_NS
 MOST_LEFT_OUT = 0.5
-"""Of a stream that is shorter than that."""
+"""At most this share of a stream is left out."""
 
 
 def contests(sizes: TailSizes) -> list[Contest]:

@@ -71,7 +71,7 @@ def run_tail_benchmark(rows: Sequence[Row], sizes: TailSizes, say: Say, spark: A
 
 
 def chosen_rows(rows: Sequence[Row], names: Sequence[str], *, on_spark: bool = False) -> list[Row]:
-    """Those of these names; all of them if there are none."""
+    """The rows with these names, or all rows without any name."""
     known = {row.name: row for row in rows}
     for name in names:
         if name not in known:
@@ -82,7 +82,7 @@ def chosen_rows(rows: Sequence[Row], names: Sequence[str], *, on_spark: bool = F
 
 
 def latency_figures(prefix: str, latencies_ns: Sequence[int]) -> Figures:
-    """Of tuples in the order in which they were due."""
+    """Figures of the latencies of tuples, which are in the order in which they were due."""
     counted = latencies_ns[int(WARM_UP * len(latencies_ns)) :]
     ordered = sorted(counted)
     fractions = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999}
@@ -91,7 +91,7 @@ def latency_figures(prefix: str, latencies_ns: Sequence[int]) -> Figures:
 
 
 def ratios(samples: Samples, above: str, below: str) -> list[float]:
-    """Of each repeat: both saw the same stream."""
+    """The ratio in each repeat, in which both saw the same stream."""
     return [one / other for one, other in zip(samples[above], samples[below], strict=True)]
 
 

@@ -73,7 +73,7 @@ def replay_table(settings: Mapping[str, str], tails: Sequence[str], result: Resu
 
 
 def _own_share(prefix: str, policy: str, result: Result) -> float:
-    """Of the ideal. Where late binding is held against it in two ways, the better one has the name of the first."""
+    """The share of the ideal. Late binding is compared with it in two ways; the better appears as the first."""
     own = f"{prefix}{policy}_only_vs_full"
     share: float = result[own if own in result else f"{prefix}{policy}_vs_full"]
     return share

@@ -14,7 +14,7 @@ data = bytes(range(256)) * 1024
 while os.getppid() == parent:
     zlib.compress(data, 9)
 """
-"""It ends by itself once whoever started it is gone."""
+"""The program of a process. It ends by itself once its parent is gone."""
 
 
 @contextmanager

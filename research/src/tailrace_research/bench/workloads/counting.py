@@ -45,7 +45,7 @@ class RunningCount:
 
 @dataclass(frozen=True)
 class Counting:
-    """What is counted, and by whom."""
+    """The words that are counted, and the tasks that count them."""
 
     most_words: int = MAX_WORDS  # in a sentence
     grouping: Grouping = field(default_factory=partial(fields, word_of))  # of words

@@ -1,4 +1,4 @@
-"""A follower graph of the size that OSG's REACH has: 9,960 users, 183,005 edges, nobody with more than 734 followers.
+"""A follower graph of the size that OSG's REACH has: 9,960 users, 183,005 edges, at most 734 followers.
 
 How many a user has follows a lognormal law; who they are is random. The paper's graph came from a generator of social
 networks.

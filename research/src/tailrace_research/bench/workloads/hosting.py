@@ -1,6 +1,6 @@
-"""Who hosts the workers of workloads: this program, or within a block a Spark session.
+"""The host of a workload's workers: this program, or within a block a Spark session.
 
-Law: a workload and what is made of its outcome are the same, whoever hosts it.
+Law: a workload, and the figures that are made of its outcome, are the same under any host.
 """
 
 from __future__ import annotations

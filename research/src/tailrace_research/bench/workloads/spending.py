@@ -30,7 +30,7 @@ LATE_NS = 50 * MILLISECOND_NS
 """Beyond that a machine was suspended rather than busy: the rest is not made up for."""
 
 ROWS = 100_000
-"""Of the table of lookups: a few megabytes, which stay in the page cache, as in a database that is warm."""
+"""Rows of the table of lookups: a few megabytes, which stay in the page cache, as in a database that is warm."""
 
 
 SOME = 5_000
@@ -42,16 +42,16 @@ class Means(Protocol):
 
     @property
     def kind(self) -> TaskKind:
-        """Of the operator, for the engine."""
+        """The operator's ``kind``, for the engine."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """What is spent is counted by it."""
+        """The clock that counts what is spent."""
         ...
 
     def open(self) -> Spend:
-        """For one task."""
+        """What spends the work of one task."""
         ...
 
 
@@ -84,7 +84,7 @@ class Sleeping:
 
 @dataclass(frozen=True)
 class Computing:
-    """Processor time of the task's thread: whoever shares its core makes it slower."""
+    """Spends processor time of the task's thread: load on the same core makes it slower."""
 
     kind: TaskKind = "cpu"
     clock = staticmethod(time.thread_time_ns)
@@ -101,7 +101,7 @@ def compute(work_ns: int) -> None:
 
 @dataclass(frozen=True)
 class LookingUp:
-    """So many lookups by primary key in a SQLite file, one after the other: see ``prepare_lookups``."""
+    """Looks up rows by primary key in a SQLite file, one after the other: see ``prepare_lookups``."""
 
     path: str
     lookup_ns: int
@@ -114,7 +114,7 @@ class LookingUp:
 
 
 class Lookups:
-    """What is left of a lookup's time is carried over to the next tuple."""
+    """A rest that is shorter than a lookup is carried over to the next tuple."""
 
     def __init__(self, connection: sqlite3.Connection, lookup_ns: int) -> None:
         self._connection = connection
@@ -148,7 +148,7 @@ def prepare_lookups(folder: Path) -> LookingUp:
 
 @dataclass(frozen=True)
 class Stalls:
-    """A share of all executions takes many times as long. Each is drawn anew: one that is tried again may be quick.
+    """A share of all executions takes many times as long. Each execution is drawn by itself: a second try may be quick.
 
     Law: whether the n-th execution of a tuple by a task stalls depends on these numbers and the seed alone.
     """

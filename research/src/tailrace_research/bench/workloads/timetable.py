@@ -1,6 +1,6 @@
 """An open-loop source: each record is due at a listed time after the start of the run, whatever became of the others.
 
-A tuple is ``(index, due_ns, body)``: all processes of a machine share one clock, so whoever gets it knows its age.
+A tuple is ``(index, due_ns, body)``: all processes of a machine share one clock, so every task knows its age.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Walks through the follower graph, three hops deep: whom does it reach what a user says?
+"""Walks through the follower graph, three hops deep: how many users hear what a user says?
 
 Law: every walk of a graph finds as many users as ``reach`` says, whatever it walks on.
 """

@@ -43,7 +43,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True)
 class Speeds:
-    """How many times as long everything takes each task, and from which tuple on it takes otherwise. Empty: once."""
+    """The slowness of each task, a factor on all it does, and the tuple from which on another one holds. Empty: 1."""
 
     slowness: tuple[float, ...] = ()
     later: tuple[float, ...] = ()

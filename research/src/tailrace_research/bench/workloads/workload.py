@@ -23,12 +23,12 @@ from tailrace_research.bench.workloads.timetable import Item, Timetable
 from tailrace_research.bench.workloads.working import Ending, Speeds, Work, Working
 
 UNIT_NS = 250_000
-"""Of work. The papers' unit is a millisecond; a quarter of it makes a run four times as short."""
+"""A unit of work. The papers' unit is a millisecond; a quarter of it makes a run four times as short."""
 
 
 @dataclass(frozen=True)
 class Draw:
-    """What a workload is drawn by."""
+    """The parameters from which a workload is drawn."""
 
     seed: int = 1
     tuples: int = 10_000
@@ -71,7 +71,7 @@ class Draw:
         return tuple(arrivals.times_ns(self.tuples, rate_per_s, self.rng("arrivals")))
 
     def due_by_load_ns(self, works_ns: Sequence[int]) -> tuple[int, ...]:
-        """So that tasks which cost so much are busy for the share ``load`` of the time."""
+        """Due times at a rate that keeps tasks busy for the share ``load`` of the time, given what tuples cost."""
         return self.due_ns(self.load * self.capacity * SECOND_NS * len(works_ns) / sum(works_ns))
 
 

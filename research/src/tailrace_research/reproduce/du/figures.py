@@ -152,7 +152,7 @@ def _erlang_ms(servers: int, load: float) -> float:
 
 
 def shared_queue_claims(rows: Sequence[Row]) -> list[Claim]:
-    """Of Sec. 5.1.2."""
+    """The claims of Sec. 5.1.2."""
     claims = []
     for experiment, suffix, words in (("bolt", "", "exponential"), ("sleeping_bolt", "_constant", "constant")):
         own, shared = (_row(rows, experiment, SHARED_LOAD, t, "wait_ms") for t in ("none", "shared_queue"))

@@ -26,7 +26,7 @@ from tailrace.sim.load.models.service import Constant, Exponential
 
 STALLS = Stalls(share=0.01, factor=50)
 HICCUPS = Stalls(share=0.001, factor=20)
-"""Of the shared queue's bolts: their p99.9 of 83 ms beside a p99 of 16 says that something of the kind was there."""
+"""Stalls of the shared queue's bolts. The paper's p99.9 of 83 ms beside a p99 of 16 ms says that there were some."""
 
 FULL, HALF = Node(), Node(0.5)
 LARGE_AND_SMALL = (FULL, FULL, FULL, FULL, HALF)
@@ -112,7 +112,7 @@ def _exclamation(load: float) -> Model:
 # -- balancing
 
 SECONDS = 200
-"""Of which latencies count from 120 s on, when the paper's rule has had time for 24 moves."""
+"""Length of a run. Latencies count from 120 s on, when the paper's rule has had time for 24 moves."""
 WARM = 0.6
 
 

@@ -1,7 +1,7 @@
 """Du's three techniques (Du and Gupta 2016, and Du's thesis): replay by timeout, shared queues, balancing by latency.
 
 What they measured on Storm is simulated here: latencies before and after, theirs beside ours, and where a technique
-loses. Models are in ``du_models``, what is made of the results in ``du_figures``.
+loses. Models are in ``models``, claims and charts in ``figures``.
 """
 
 from __future__ import annotations

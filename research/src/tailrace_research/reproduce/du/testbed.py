@@ -51,7 +51,7 @@ QUEUE_LOADS = (0.36, 0.58, 0.78, 0.9)
 UNEQUAL_LOADS = (0.2, 0.41, 0.57, 0.89)
 
 PERIOD_S = 0.2
-"""Of the paper's balancing, which has 5 s: a run lasts seconds here, and theirs lasted minutes."""
+"""The period of the paper's balancing, whose own is 5 s: a run lasts seconds here, and theirs lasted minutes."""
 
 LIVE: Mapping[str, Technique] = TECHNIQUES | {
     "latency_balanced": Technique(grouping=latency_balanced(period_s=PERIOD_S))

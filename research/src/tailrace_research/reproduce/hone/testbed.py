@@ -43,7 +43,7 @@ RATES = (1_170, 1_250, 1_330)
 
 STRETCH = 3.0
 FULL = 0.98
-"""Of the time, for which the link is used at the highest rate."""
+"""The share of the time for which the link is used at the highest rate."""
 OVERFULL = 1.1
 
 INTERVALS = (10, 50, 80, 120)
@@ -56,10 +56,10 @@ STORM_QUEUE = 1_024
 SMALL_QUEUE = 64
 
 WORD_NS = int(20 * MICROSECOND_NS * STRETCH)
-"""To split a sentence takes that for each word: tasks are busy for a twenty-fifth of the time."""
+"""Splitting a sentence costs this much for each word: tasks are busy for a twenty-fifth of the time."""
 
 SECONDS = 3.0
-"""That a stream lasts, besides its opening."""
+"""Seconds that a stream lasts, its opening left out."""
 
 OPENING, LULL_NS = 100, 400 * MS
 """Sentences for which connections are made, and a pause in which what waited for that leaves. They do not count: a
@@ -101,7 +101,7 @@ class Experiment:
         return replace(made, due_ns=(*made.due_ns[:OPENING], *later_ns))
 
     def link_mbps(self, workload: Workload, at: float) -> float:
-        """So wide that the busiest worker uses it for the share ``full`` of the time, at the highest rate.
+        """A link that the busiest worker uses for the share ``full`` of the time, at the highest rate.
 
         ``workload`` is that of a point.
         """
@@ -114,7 +114,7 @@ class Experiment:
 
 
 def crossing_bytes(workload: Workload, experiment: Experiment) -> list[int]:
-    """What leaves each worker, if every bundle is a parcel of its own."""
+    """Bytes that leave each worker, if every bundle is a parcel of its own."""
     plan = make_plan(workload.topology(Setup("", local())), experiment.workers)
     operators = {operator.name: operator for operator in plan.operators}
     split_homes, count_homes = plan.homes(operators["split"]), plan.homes(operators["count"])

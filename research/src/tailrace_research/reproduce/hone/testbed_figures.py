@@ -111,7 +111,7 @@ def _mean_cut(rows: Sequence[Row], prefix: str, trial: Trial, where: str, theirs
 
 
 def rate_claims(rates: Sequence[int], intervals: Sequence[int], rows: Sequence[Row]) -> list[Claim]:
-    """Of figure 10."""
+    """The claims of figure 10."""
     claims = _over_all(rows, "figure10", "word_count", {"mean": MEAN_CUT, "best": BEST_CUT})
     for rate in rates:
         for interval in intervals:
@@ -125,7 +125,7 @@ def rate_claims(rates: Sequence[int], intervals: Sequence[int], rows: Sequence[R
 def interval_claims(
     number: int, intervals: Sequence[int], theirs: Mapping[str, float], rows: Sequence[Row]
 ) -> list[Claim]:
-    """Of figures 12 and 14."""
+    """The claims of figures 12 and 14."""
     prefix, experiment = f"figure{number}", rows[0]["experiment"]
     techniques = [*(f"{SIGNAL}_{interval}" for interval in intervals), "lbf", "round_robin"]
     claims = []
@@ -142,7 +142,7 @@ def _points(rows: Iterable[Row]) -> list[float]:
 
 
 def task_claims(tasks: int, rows: Sequence[Row]) -> list[Claim]:
-    """Of figure 11."""
+    """The claims of figure 11."""
     techniques = sorted({row["technique"] for row in rows} - {"none", SIGNAL}, reverse=True)
     claims = []
     for place, at in enumerate(_points(rows)):
@@ -162,7 +162,7 @@ def task_claims(tasks: int, rows: Sequence[Row]) -> list[Claim]:
 
 
 def words_claims(rows: Sequence[Row]) -> list[Claim]:
-    """Of figure 13."""
+    """The claims of figure 13."""
     claims = _over_all(rows, "figure13", "words", {"mean": WORDS_CUT})
     claims += _over_all(rows, "figure13_matched", "words_matched", {})
     for prefix, experiment, how in (

@@ -1,8 +1,8 @@
 """OSG's figure 11: the tasks' speeds change abruptly in the middle of a stream.
 
-Two measures, neither of which is 0 by construction for anyone: how many tuples it takes until a policy is back where it
+Two measures, neither of which is 0 by construction: how many tuples it takes until a policy is back where it
 would be on the same stream without the change, and, without any threshold, how much longer the 10,000 tuples after the
-change take. At exactly 100% nobody can make up for lost time, so both are also taken at 105%.
+change take. At exactly 100% no policy can make up for lost time, so both are also taken at 105%.
 """
 
 from __future__ import annotations

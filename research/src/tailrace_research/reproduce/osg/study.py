@@ -51,7 +51,7 @@ LINK_US = 100.0
 
 
 def _cell(setting: Setting, policy: str, stream: int, seed: int) -> Cell:
-    """What a policy takes no notice of has its default value, so that no simulation runs under two names."""
+    """Parameters that a policy ignores have their default values, so that no simulation runs under two names."""
     if not policy.startswith("osg"):
         setting, seed = replace(setting, epsilon=Setting.epsilon), 0
     if policy in ORACLES:

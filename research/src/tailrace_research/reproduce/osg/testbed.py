@@ -53,7 +53,7 @@ TUPLES = 150_000 // 8
 BEFORE, AFTER = (1.05, 1.025, 1.0, 0.975, 0.95), (0.9, 0.95, 1.0, 1.05, 1.1)
 CHANGE_UNIT_NS = MS // 10
 CHANGE_S = 12.8
-"""About: costs are dealt anew for each stream."""
+"""About: each stream deals out its own costs."""
 
 STEP = 2_000 // 8
 """Tuples whose mean is a point."""

@@ -47,7 +47,7 @@ def _claim(
 
 
 def change_claims(window: int, their_window: int, rows: Sequence[Row]) -> list[Claim]:
-    """Of figure 12. A window is what a task sketches before it compares."""
+    """The claims of figure 12. A window is what a task sketches before it compares."""
     at = rows[0]["at"]
     left, recovered = FIRST_CHOICE / their_window, (SYNCHRONIZED - CHANGE) / their_window
     wheres = {"osg_published": f"theirs begins to recover after {recovered:.1f} windows"}
@@ -89,7 +89,7 @@ def _is_added(policy: str) -> bool:
 
 
 def use_case_claims(use_case: str, number: int, instances: Sequence[int], rows: Sequence[Row]) -> list[Claim]:
-    """Of figures 13 and 14."""
+    """The claims of figures 13 and 14."""
     every = f"k = {', '.join(map(str, instances))}"
     claims = []
     for policy, name in list(_measured(rows).items())[1:]:

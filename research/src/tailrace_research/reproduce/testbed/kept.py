@@ -1,7 +1,7 @@
 """Repeats that have been measured, so that a run which was interrupted goes on where it was.
 
-What is compared is compared within a repeat, so a repeat is kept whole or not at all. One line of JSON each; those of
-other code, or of streams of another length, are not taken for these.
+Figures are compared within a repeat, so a repeat is kept whole or not at all. Each is one line of JSON. Repeats of
+other code, or of streams of another length, are not used.
 """
 
 from __future__ import annotations

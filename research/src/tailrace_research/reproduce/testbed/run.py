@@ -21,7 +21,7 @@ from tailrace_research.reproduce.testbed.study import LiveFigure, LiveStudy, Sam
 Tell = Callable[[str], None]
 
 START_S = 0.7
-"""To start workers and to stop them, about."""
+"""About what starting and stopping workers takes."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class _Measuring:
         self.kept.add(repeat, {key: values[0] for key, values in samples.items()})
 
     def samples(self) -> Samples:
-        """Of as many repeats as are asked for, though more may be kept."""
+        """Samples of as many repeats as are asked for; more may be kept."""
         kept = self.kept.repeats()
         repeats = [kept[repeat] for repeat in range(self.sizes.repeats)]
         return {key: [figures[key] for figures in repeats] for key in repeats[0]}

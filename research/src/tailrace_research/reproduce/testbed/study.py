@@ -26,7 +26,7 @@ Samples = Mapping[str, Sequence[float]]
 """All repeats of each figure, by its key."""
 
 MODULE = "testbed"
-"""Of a study's package: has its ``TESTBED``."""
+"""The module of a study's package that has its ``TESTBED``."""
 
 
 class Trial(NamedTuple):
@@ -100,7 +100,7 @@ def _row(measure: str, trial: Trial, values: Sequence[float], base: Sequence[flo
 
 
 def live_studies() -> list[str]:
-    """The studies that have one."""
+    """Names of the studies that have a testbed."""
     packages = [module.name for module in iter_modules(reproduce.__path__) if module.ispkg]
     return [name for name in packages if find_spec(_module(name)) is not None]
 

@@ -2,7 +2,7 @@
 
 Round robin, the paper's rule, and ours place the paper's two topologies; and, together with a search of all placements,
 every small graph there is. A cell is one graph under one rule. Tasks, traffic and nodes are given: nothing is simulated
-over time, and what latencies follow from a placement is a model of costs by hop (``turbostream_figures``).
+over time, and what latencies follow from a placement is a model of costs by hop (``figures``).
 """
 
 from __future__ import annotations

@@ -29,12 +29,12 @@ from tailrace_research.bench.workloads.workload import whole
 
 TASKS = 12
 STEADY = 0.7
-"""Of the link's slots, what all tasks but the first send together."""
+"""The share of the uplink's slots that all tasks but the first fill together."""
 CALM, BURST = 0.02, 0.7
-"""The same for the first, between bursts and in one."""
+"""The share that the first task fills between bursts, and during a burst."""
 CYCLE, LENGTH = 2_000, 500  # slots
 MOST_TUPLES = 80
-"""In an outgoing queue: a burst is more than that, if others are served alike."""
+"""Bound of an outgoing queue. A burst is more than that, if all tasks are served alike."""
 
 BODY_BYTES = 2_500
 """Too many for two tuples to leave together."""
@@ -61,7 +61,7 @@ class Bursts:
 
 
 def draw_bursts(seed: int, tuples: int, slot_ns: int) -> Bursts:
-    """About so many tuples."""
+    """Draw a stream of about ``tuples`` tuples."""
     load = STEADY + CALM + (BURST - CALM) * LENGTH / CYCLE
     slots = tuples / load
     rng = Random(f"{seed} bursts")
@@ -102,7 +102,7 @@ class _Blank(Sequence[bytes]):
 
 
 def home(senders: int) -> list[int]:
-    """The worker of each task, if so many have them."""
+    """The worker of each task, if the tasks are spread over ``senders`` workers."""
     return [task % senders for task in range(TASKS)]
 
 

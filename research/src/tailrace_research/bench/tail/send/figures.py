@@ -1,4 +1,4 @@
-"""What the parts of the row about send schedulers share: the stream, its figures, and how they are told."""
+"""What the parts of the row about send schedulers share: the stream, its figures, and their layout."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def against(samples: Samples, infix: str, name: str, rivals: Sequence[str], stem
 
 
 def _shares(samples: Samples, above: str, below: str) -> list[float]:
-    """Of a rival that was never held back nothing is a share: who is not either is as good."""
+    """A rival that was never held back leaves no ratio: a scheduler that was not either counts as equal."""
     if all(samples[below]):
         return ratios(samples, above, below)
     pairs = zip(samples[above], samples[below], strict=True)

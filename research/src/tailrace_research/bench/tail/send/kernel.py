@@ -30,7 +30,7 @@ ORDERS: dict[str, tuple[SendScheduler, bool]] = {
 TITLES = {"kernel": "lbf()", "kernel_fifo": "fifo()", "kernel_own": "lbf(), link_mbps"}
 KEY = f"{NAME}_kernel"
 FRAMES = 1.2
-"""Of what the tuples need, what the kernel lets through: it counts headers and acks as well."""
+"""The kernel's limit as a multiple of what the tuples need: it counts headers and acks as well."""
 SPARE = 1.6
 """The same where ``link_mbps`` is what limits."""
 

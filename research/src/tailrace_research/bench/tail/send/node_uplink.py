@@ -1,4 +1,4 @@
-"""Workers of a node that send over one link: each with a part of it, whoever comes first, or by one order for all.
+"""Workers of a node that send over one link: each with a part of it, first come first served, or by one order for all.
 
 ``split``: each worker has an equal part of the rate to itself. ``first_come``: one budget, for which workers take
 turns, each in its own order. ``node``: the scheduler picks among the tasks of all, by the words that workers share.

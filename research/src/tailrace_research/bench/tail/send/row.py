@@ -1,8 +1,8 @@
 """The row about send schedulers: one of twelve tasks bursts on a link that is nearly used up, with bounded queues.
 
-Whoever sends next, the mean latency of all tuples is the same as long as the link never rests while something waits.
-What differs is whose tuples wait, how large a backlog gets, and how long tasks are held back. Then the same from two
-workers that share the link, and over a link that the kernel limits.
+No order of sending changes the mean latency of all tuples, as long as the link never rests while something waits. An
+order decides whose tuples wait, how large a backlog gets, and how long tasks are held back. The row also measures two
+workers that share the link, and a link that the kernel limits.
 """
 
 from __future__ import annotations

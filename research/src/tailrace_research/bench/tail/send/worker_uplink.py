@@ -113,7 +113,7 @@ def feed(
 
 
 def _next_ns(now_ns: int, budget: UplinkBudget, coming: deque[tuple[int, int]], order: SendOrder) -> int:
-    """When something happens next: a tuple is due, the link is free, or the scheduler decides anew."""
+    """When something happens next: a tuple is due, the link is free, or the scheduler decides again."""
     times_ns = [coming[0][0]] if coming and coming[0][0] > now_ns else []
     if budget.free_ns > now_ns:
         times_ns.append(budget.free_ns)
