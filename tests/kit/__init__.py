@@ -4,6 +4,7 @@
 - ``neighbours``: what surrounds a task in a worker, without a worker: no other tasks, runners that the test steps.
 - ``spark``: Spark sessions and clusters, and the processes behind them.
 - ``data_sources``: PySpark data sources that count and remember.
+- ``reference``: the tables of ``docs/reference/``, made from the code.
 - ``examples``: examples in docstrings, run.
 - ``staged``: hedging rules and an auditor for the simulator.
 """

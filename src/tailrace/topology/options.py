@@ -76,16 +76,17 @@ class OperatorOptions(SinkOptions, total=False):
     """
 
     stateful: bool
-    """``True`` says that tasks keep something between tuples. The state of a task is lost when its worker dies; a run
-    that resumes a checkpoint then asks for ``state="restart"``. The default is ``False``."""
+    """``True`` says that tasks keep something between tuples. The state of a task is lost when its worker dies. Sources
+    that lead to the operator are not hedged, and a run that resumes a checkpoint needs ``state="restart"``. The default
+    is ``False``."""
 
     mergeable: bool
     """``True`` says that the state of one key may be spread over several tasks, because something downstream merges
-    it. A stateful operator then may be reached by a grouping by load. The default is ``False``."""
+    it. A grouping by load may then lead to a stateful operator. The default is ``False``."""
 
     idempotent: bool
-    """``False`` says that a function must not see a tuple twice without need: its tuples are never hedged. The default
-    is ``True``. After a crash tuples may still be processed again."""
+    """``False`` says that the function should not see a tuple twice: sources that lead to the operator are not hedged.
+    After a crash it may see tuples again all the same. The default is ``True``."""
 
     concurrency: int | None
     """How many calls of an ``async def`` function one task has under way at a time. The default is 64. Other functions
