@@ -1,1 +1,1 @@
-"""The driver's side of a run: its handle, the coordinator's server, checkpoints."""
+"""The driver's side of a run: the run handle (``run``), the coordinator's event loop (``server``), and checkpoints."""

@@ -1,11 +1,11 @@
-"""A script that ends must not take its runs with it in silence.
+"""Exit handling for active runs: a script that ends must not abandon its runs silently.
 
-When the interpreter exits, a run that still goes on is awaited, as if ``awaitTermination`` were the script's last line.
-Whether its sources ever end is known only when they have: an endless run goes on until Ctrl-C or SIGTERM drains it.
-After an uncaught exception, and at the end of an interactive session, it is drained instead. An error that the script
-has not looked at is printed, and the exit code is 1.
+When the interpreter exits, it waits for every active run, as if ``awaitTermination`` were the script's last line. A run
+with endless sources therefore continues until Ctrl-C or SIGTERM drains it. After an uncaught exception, and at the end
+of an interactive session, runs are drained instead. If a run failed and the script never looked at the error, the error
+is printed and the exit code is 1.
 
-All of this happens before Python joins its threads: later it can start none, and a worker that comes back needs one.
+This happens before Python joins its threads. After that no thread can be started, and restarting a worker needs one.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tailrace.signals import INTERRUPTED
 logger = logging.getLogger("tailrace")
 
 AFTER_AN_ERROR_S = 5.0
-"""How long a run may drain after the script has failed: long enough for what is on its way, short enough to wait."""
+"""How long a run may drain after the script has failed: enough for tuples in flight, without delaying the exit much."""
 
 _FAILED = 1
 _lock = threading.Lock()
-_runs: dict[int, Leavable] = {}
-_watching = False
+_runs: dict[int, ExitingRun] = {}
+_registered = False
 
 
-class Leavable(Protocol):
-    """What can be left behind: the handle of a run."""
+class ExitingRun(Protocol):
+    """The part of a run handle that exit handling needs."""
 
     name: str
 
@@ -47,46 +47,46 @@ class Leavable(Protocol):
     def stop(self, timeout: float | None = None) -> None: ...
 
 
-def remember(run: Leavable) -> None:
-    """Look after this run when the interpreter exits."""
-    global _watching
+def remember(run: ExitingRun) -> None:
+    """Register a run to be awaited, drained or reported when the interpreter exits."""
+    global _registered
     with _lock:
         _runs[id(run)] = run
-        if not _watching:
-            _watching = True
-            _call_at_exit(look_after_all)
+        if not _registered:
+            _registered = True
+            _call_at_exit(handle_all)
 
 
-def forget(run: Leavable) -> None:
-    """It has ended, and its user knows how."""
+def forget(run: ExitingRun) -> None:
+    """Unregister a run that has ended and whose outcome the user has seen."""
     with _lock:
         _runs.pop(id(run), None)
 
 
 def _call_at_exit(function: Callable[[], None]) -> None:
-    """Before threads are joined, which is what concurrent.futures does too, for the same reason."""
+    """Register a function to be called before threads are joined. ``concurrent.futures`` uses the same private hook."""
     register = getattr(threading, "_register_atexit", atexit.register)
     pid = os.getpid()
 
     def call() -> None:
-        if os.getpid() == pid:  # a forked child has no threads that could end the run
+        if os.getpid() == pid:  # a forked child has none of the threads that could end the run
             function()
 
     register(call)
 
 
-def look_after_all() -> None:
-    """Await, drain or report every run that is left. The last thing but Python's own that happens in a process."""
+def handle_all() -> None:
+    """Await, drain or report every registered run, and set the process's exit code."""
     with _lock:
         runs = list(_runs.values())
-    codes = [look_after(run) for run in runs]
+    codes = [handle_exit(run) for run in runs]
     code = next(filter(None, codes), 0)
     if code and not _has_failed():
-        atexit.register(_exit_with, code)  # the first to be called, once threads are joined
+        atexit.register(_exit_with, code)  # registered last, so called first once threads are joined
 
 
-def look_after(run: Leavable) -> int:
-    """Returns the exit code that the process should have for it."""
+def handle_exit(run: ExitingRun) -> int:
+    """Await, drain or report one run. Returns the exit code that the process should have because of it."""
     interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
     try:
         if run.isActive:
@@ -116,22 +116,22 @@ def look_after(run: Leavable) -> int:
         error = raised
     if error is None or interactive:
         return 0
-    sys.excepthook(type(error), error.with_traceback(None), None)  # our own frames tell nothing
+    sys.excepthook(type(error), error.with_traceback(None), None)  # frames of Tailrace would not help the user
     return _FAILED
 
 
 def _has_failed() -> bool:
-    """Whether an uncaught exception ends the script. Python keeps it here before it prints it."""
+    """Whether the script ends with an uncaught exception. Python stores it in ``sys.last_value`` before printing it."""
     return getattr(sys, "last_value", None) is not None
 
 
 def _exit_with(code: int) -> None:
-    """Exit with this code, which Python has no way to say this late, after all other functions have been called."""
+    """Run the remaining exit functions, then exit with this code: Python has no regular way to set it this late."""
     atexit.unregister(_exit_with)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError, AttributeError):
-            pass  # nobody reads it any more
+            pass  # the stream is closed, or its reader has gone
     os._exit(code)

@@ -1,6 +1,6 @@
-"""A checkpoint is a folder from which a later run goes on: how far each split is, and which epochs have been used.
+"""A checkpoint is a folder that a later run can resume from. It stores the position of each split and the next epoch.
 
-It is one small JSON file, replaced as a whole, and a lock that keeps two drivers from using it at once.
+The folder holds one small JSON file, which is replaced atomically, and a lock file that keeps a second driver out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERSION = 1
 
 
 class Checkpoint:
-    """Where a run's prefixes are kept. Without a folder, only in memory."""
+    """Stores the durable prefix of each split: in a folder, or in memory only if ``folder`` is None."""
 
     def __init__(self, folder: str | os.PathLike[str] | None, plan: Plan) -> None:
         self._plan = plan
@@ -47,9 +47,10 @@ class Checkpoint:
                 raise
 
     def lost_state(self, restart: bool) -> list[str]:
-        """Operators whose state was lost with the run that this one goes on from. OptionError unless they may restart.
+        """Names of the stateful operators whose state was lost with the previous run.
 
-        State is in memory only. A run that begins at the start needs none.
+        Operator state is kept in memory only, so a run that resumes from the middle of a stream starts without it.
+        Raises OptionError in that case unless ``restart`` allows it. A run that starts from offset 0 has lost nothing.
         """
         names = [plan.name for plan in self._plan.operators if plan.operator.stateful]
         if not names or not any(position.offset for position in self._known.values()):
@@ -62,7 +63,7 @@ class Checkpoint:
         return names
 
     def positions(self) -> dict[int, Position]:
-        """Where to begin, by split index."""
+        """The position to start from, by split index."""
         return {split.index: self._known.get(split.key, Position(0, None)) for split in self._plan.splits}
 
     @property
@@ -70,7 +71,7 @@ class Checkpoint:
         return self._folder is not None
 
     def store(self, positions: Mapping[int, Position], next_epoch: int) -> None:
-        """How far splits are, and the lowest epoch that a later run may use."""
+        """Write the positions of these splits, and the lowest epoch that a later run may use."""
         self._known.update({self._keys[index]: position for index, position in positions.items()})
         self.next_epoch = max(self.next_epoch, next_epoch)
         self._write()
@@ -113,7 +114,7 @@ class Checkpoint:
         self._check_splits()
 
     def _check_splits(self) -> None:
-        """A split that is not there any more would be read again under another name."""
+        """Raise OptionError if a stored split is gone: its records would be read again under another split name."""
         names = {split.key for split in self._plan.splits}
         for plan in self._plan.operators:
             if plan.operator.role is Role.SOURCE and not getattr(plan.operator.body, "splits_may_go", False):
@@ -136,7 +137,7 @@ class Checkpoint:
         }
         path = self._folder / "checkpoint.json"
         fresh = path.with_suffix(".new")
-        fresh.unlink(missing_ok=True)  # what lies there may be a link to something else
+        fresh.unlink(missing_ok=True)  # it may be a symbolic link to some other file
         write_file(fresh, json.dumps(content).encode())
         fresh.replace(path)
         sync_directory(self._folder)
@@ -153,7 +154,7 @@ def _load_position(stored: Any) -> Position:
 
 
 def _field(stored: Any, name: str, kind: Any) -> Any:
-    """A part of what was read. ValueError unless it is there and what it should be."""
+    """The field ``name`` of the stored JSON. Raises ValueError if it is missing or has the wrong type."""
     if not isinstance(stored, dict) or name not in stored:
         raise ValueError(f"{name} is missing")
     value = stored[name]

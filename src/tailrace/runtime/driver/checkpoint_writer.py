@@ -1,4 +1,4 @@
-"""A thread of its own writes a run's checkpoint, so that a slow disk holds up nobody but the prefixes it stores."""
+"""Writes the checkpoint of a run in a thread of its own, so that a slow disk does not block the coordinator."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tailrace.errors import OptionError, TailraceError
 from tailrace.runtime.driver.checkpoint import Checkpoint
 
 PACE_S = 0.025
-"""Between the beginnings of two writes. Source tasks report as often; more of them need not mean more writes."""
+"""Minimum time between the starts of two writes. It bounds the rate of writes, however many source tasks report."""
 
 CLOSE_S = 2.0
-"""A run that is over waits so long for a write that was given up, which keeps the checkpoint locked until it ends."""
+"""How long the end of a run waits for a write in progress. The checkpoint stays locked until that write returns."""
 
 
 class CheckpointWriter:
-    """``done`` is called after every write, with what went wrong or None."""
+    """Calls ``done`` in its own thread after every write, with the error or None."""
 
     def __init__(self, checkpoint: Checkpoint, done: Callable[[Exception | None], None]) -> None:
         self._checkpoint = checkpoint
@@ -31,12 +31,12 @@ class CheckpointWriter:
         self._thread.start()
 
     def order(self, persist: Persist) -> None:
-        """Returns at once."""
+        """Queue a write. Never blocks."""
         self._orders.put(persist)
 
     def close(self) -> None:
-        """No more orders. The lock is given back when the last write is done, not before: else a later run could begin
-        from what is about to change."""
+        """Accept no more writes. The checkpoint's lock is released when the last write has returned, not earlier: a
+        later run could otherwise read a file that is about to be replaced."""
         self._orders.put(None)
         if self._thread.ident is None:
             self._checkpoint.close()

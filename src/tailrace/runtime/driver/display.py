@@ -1,8 +1,8 @@
-"""The driver's side of what workers print and log: a thread of its own shows it, and nobody waits for that thread.
+"""Shows on the driver what workers print and log, from a thread of its own that no other thread waits for.
 
-A terminal after Ctrl-S, a pager or a pipe that nobody reads takes nothing for as long as it likes. The threads that
-hear workers and that decide only put lines into a queue. When it is full, lines are dropped and their number is told.
-What cannot be shown at all is not shown: no line is worth a run.
+A terminal stopped by Ctrl-S, a pager, or a pipe without a reader can block a write for any length of time. All other
+threads of the driver therefore only put lines into a bounded queue. When it is full, lines are dropped and counted, and
+the count is shown. Errors while showing a line are ignored: they must not fail the run.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import Any
 from tailrace.runtime.links.control import Logs
 
 MOST_LINES = 10_000
-"""That wait to be shown, of all workers: five times what one may send between two heartbeats."""
+"""Capacity of the queue, for all workers together: five times what one worker may send between two heartbeats."""
 
 PIECE = 1024
-"""Characters of four bytes at most: a pipe that has room has it for as many."""
+"""Characters per write. At four bytes each they fit into the 4096 bytes that ``poll`` guarantees on a writable pipe."""
 
 LOOK_S = 0.1
 CLOSE_S = 1.0
-"""A display that has shown nothing for so long, though it has something to show, is given up at the end of a run."""
+"""At the end of a run, how long the display may make no progress before its remaining lines are abandoned."""
 
 
 class Display:
-    """Any thread may tell it something, and none waits."""
+    """A queue of lines and the thread that shows them. Any thread may call ``show`` and ``warn``; neither blocks."""
 
     def __init__(self) -> None:
-        self._lines: deque[tuple[int, str, str]] = deque()  # level of logging or 0, logger, text
+        self._lines: deque[tuple[int, str, str]] = deque()  # (logging level, or 0 for printed text; logger; text)
         self._dropped = 0
         self._shown = 0
         self._closed = False
@@ -45,7 +45,7 @@ class Display:
         self._thread.start()
 
     def show(self, worker: int, logs: Logs) -> None:
-        """Print what was printed, log what was logged."""
+        """Queue a worker's lines: printed ones for standard output, log records for the logger of the same name."""
         for line in logs.lines:
             label = f"[{line.label}] " if line.label else f"[worker {worker}] "
             self._put(line.level, line.logger, f"{label}{line.text}")
@@ -56,7 +56,7 @@ class Display:
         self._put(logging.WARNING, "tailrace", text)
 
     def close(self) -> None:
-        """Returns when all is shown, or nothing has been for a while."""
+        """Return when every line has been shown, or when no line has been shown for ``CLOSE_S``."""
         with self._change:
             self._closed = True
             self._change.notify()
@@ -71,11 +71,11 @@ class Display:
             if len(self._lines) >= MOST_LINES:
                 self._dropped += 1
                 return
-            self._tell_dropped()
+            self._report_dropped()
             self._lines.append((level, logger, text))
             self._change.notify()
 
-    def _tell_dropped(self) -> None:
+    def _report_dropped(self) -> None:
         if self._dropped:
             self._lines.append((0, "", f"… {self._dropped:,} more lines were dropped: nobody took them"))
             self._dropped = 0
@@ -86,18 +86,18 @@ class Display:
         while (found := self._take()) is not None:
             level, logger, text = found
             if level:
-                quietly(partial(logging.getLogger(logger).log, level, "%s", text))
+                ignore_errors(partial(logging.getLogger(logger).log, level, "%s", text))
             else:
                 self._print(text)
             self._shown += 1
 
     def _take(self) -> tuple[int, str, str] | None:
-        """What is to be shown next, printed lines together as far as they fit; None at the end."""
+        """The next entry to show; None at the end. Successive printed lines are joined, up to ``PIECE`` characters."""
         with self._change:
             while not self._lines and not self._dropped and not self._closed:
                 self._change.wait()
             if not self._lines:
-                self._tell_dropped()
+                self._report_dropped()
             if not self._lines:
                 return None
             level, logger, text = self._lines.popleft()
@@ -117,16 +117,16 @@ class Display:
             self._wait_for_room()
             if self._given_up:
                 return
-            quietly(partial(_write, sys.stdout, sayable[start : start + PIECE]))
+            ignore_errors(partial(_write, sys.stdout, sayable[start : start + PIECE]))
 
     def _wait_for_room(self) -> None:
-        """A thread that sat in a write would hold the lock of the stream when the interpreter ends, and break that."""
+        """Wait outside of ``write``, which holds the stream's lock: the interpreter could not shut down cleanly."""
         while not self._given_up and not _has_room(sys.stdout):
             pass
 
 
 def _has_room(stream: Any) -> bool:
-    """Whether a stream takes something, after a short wait. One that is no file is taken to."""
+    """Whether a stream is writable within ``LOOK_S``. A stream without a file descriptor counts as writable."""
     try:
         poll = select.poll()
         poll.register(stream.fileno(), select.POLLOUT)
@@ -141,8 +141,8 @@ def _write(stream: Any, text: str) -> None:
         stream.flush()
 
 
-def quietly(show: Callable[[], None]) -> None:
-    """A stream may be closed, its reader may have left, and a handler of the user's may raise what it likes."""
+def ignore_errors(show: Callable[[], None]) -> None:
+    """Call ``show`` and ignore errors: a stream may be closed, and a logging handler of the user may raise anything."""
     try:
         show()
     except Exception:

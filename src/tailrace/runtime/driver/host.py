@@ -1,7 +1,7 @@
 """A host starts worker processes. This one starts plain subprocesses on the driver's machine.
 
-The secret goes to a worker through its standard input, which nobody else can read: not in the arguments, and not in
-the environment.
+A worker gets the run's secret through its standard input. Other users could read it in the arguments, and child
+processes in the environment.
 """
 
 from __future__ import annotations
@@ -18,27 +18,33 @@ from typing import Protocol
 from tailrace.runtime.links.control import Bootstrap
 
 ZOMBIE_S = 30.0
-"""How long a process that was declared dead may take to find out by itself, before it is killed."""
+"""How long a process that was declared dead may take to notice and exit, before it is killed."""
 
 Exited = Callable[[int, int, str], None]
-"""(worker, epoch, why)"""
+"""Called with (worker, epoch, reason) when a worker's process is gone."""
 
 
 class Host(Protocol):
-    """Law: ``start`` returns at once, or raises OSError and has started nothing; every process started is reported to
-    ``exited`` once, when it is gone; after ``close`` there is none left."""
+    """Starts and ends worker processes.
+
+    Law: ``start`` returns at once, or raises OSError and has started nothing; every process started is reported to
+    ``exited`` once, when it is gone; after ``close`` there is none left.
+    """
 
     def start(self, bootstrap: Bootstrap, exited: Exited) -> None: ...
 
     def abandon(self, worker: int, epoch: int) -> None:
-        """This process does not count any more. Give it time to notice, then end it."""
+        """The coordinator has replaced this process. Give it time to notice, then end it."""
         ...
 
     def close(self) -> None: ...
 
 
 class SubprocessHost:
-    """Workers are children of the driver. ``prefixes`` of their command lines, by worker, may put them elsewhere."""
+    """Runs workers as child processes of the driver.
+
+    ``prefixes`` holds, by worker, words to put before its command line, such as ``ip netns exec NAME``.
+    """
 
     def __init__(self, prefixes: Mapping[int, Sequence[str]] | None = None) -> None:
         self._prefixes = prefixes or {}
@@ -49,7 +55,8 @@ class SubprocessHost:
     def start(self, bootstrap: Bootstrap, exited: Exited) -> None:
         command = [*self._prefixes.get(bootstrap.worker, ()), sys.executable, "-m", "tailrace.runtime"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(path) or str(Path.cwd()) for path in sys.path)}
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0)  # not for Ctrl-C
+        # A process group of its own keeps Ctrl-C in the terminal from reaching it.
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0)
         with self._lock:
             self._processes[bootstrap.worker, bootstrap.epoch] = process
         text = json.dumps(
@@ -65,7 +72,7 @@ class SubprocessHost:
             process.stdin.write(text.encode())
             process.stdin.close()
         except BrokenPipeError:
-            pass  # it is gone already, which the waiting thread will tell
+            pass  # it has exited already, which the waiting thread will report
         name = f"wait-{bootstrap.worker}"
         try:
             threading.Thread(target=self._wait, args=(bootstrap, process, exited), name=name, daemon=True).start()

@@ -1,7 +1,7 @@
-"""What the coordinator tells hedging rules about load, from the counters that tasks send it anyway.
+"""The load report that the coordinator sends to hedging rules, computed from the counters that tasks report anyway.
 
-Tasks are looked at over the time between two of their own snapshots: these are as old as they are, on clocks of their
-own. An operator that runs several calls at once is busy by how many of those it could.
+Rates of a task are taken over the time between its own two snapshots, because each snapshot carries the time of the
+worker that took it. The utilisation of an operator with concurrent calls is relative to its ``concurrency``.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tailrace.policy.hedging.api import Load
 from tailrace.topology import Role
 
 Pair = tuple[TaskSnapshot, TaskSnapshot]
-"""What a task had counted then, and has now."""
+"""A task's counters at the previous measurement and now."""
 
 
 class LoadMeter:
-    """Compares what tasks have counted with what they had counted the last time."""
+    """Computes load from the difference between successive snapshots of all tasks."""
 
     def __init__(self, plan: Plan) -> None:
         self._operators = plan.operators
@@ -30,7 +30,7 @@ class LoadMeter:
         self._before: dict[TaskKey, TaskSnapshot] = {}
 
     def measure(self, snapshots: Iterable[TaskSnapshot]) -> Load | None:
-        """None the first time: nothing is known yet."""
+        """The load since the previous call; None on the first call."""
         now = {snapshot.key: snapshot for snapshot in snapshots}
         before, self._before = self._before, now
         if not before:
@@ -48,15 +48,15 @@ class LoadMeter:
         )
 
     def _unrun_ns(self, pairs: list[Pair]) -> int:
-        """Work that was thrown away: each tuple at what it and all that it becomes take on average."""
+        """Estimated work saved by cancelled tuples: each counts the mean cost of itself and of all its descendants."""
         received, busy_ns, unrun = Counter[str](), Counter[str](), Counter[str]()
         for then, now in pairs:
             received[now.operator] += now.received
             busy_ns[now.operator] += now.busy_ns
             unrun[now.operator] += now.unrun - then.unrun + now.unrun_hedges - then.unrun_hedges
-        after_ns: dict[str, float] = {}  # what a tuple that an operator has run leads to
+        after_ns: dict[str, float] = {}  # mean cost of all descendants of one tuple of an operator
         unrun_ns = 0.0
-        for operator in reversed(self._operators):  # they are in topological order
+        for operator in reversed(self._operators):  # downstream operators first: the list is in topological order
             whole_ns = after_ns.get(operator.name, 0.0) + busy_ns[operator.name] / max(1, received[operator.name])
             unrun_ns += unrun[operator.name] * whole_ns
             upstream = self._upstream[operator.index]

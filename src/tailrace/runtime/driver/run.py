@@ -1,4 +1,4 @@
-"""A run as its driver holds it: the coordinator, its progress reports, and the end."""
+"""The run handle on the driver: starts the coordinator, collects its progress, and ends it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tailrace.runtime.driver import at_exit
 from tailrace.runtime.driver.checkpoint import Checkpoint
 from tailrace.runtime.driver.host import Host
 from tailrace.runtime.driver.server import CoordinatorServer, Place
-from tailrace.runtime.driver.unfinished_work import remains
+from tailrace.runtime.driver.unfinished_work import describe_unfinished
 from tailrace.runtime.options import RunSettings
 from tailrace.runtime.worker.recorder import check_folder
 from tailrace.signals import terminable
@@ -32,13 +32,13 @@ from tailrace.topology import Role, Run, Topology
 logger = logging.getLogger("tailrace")
 
 PROGRESS_S = 1.0
-GLANCE_S = 0.01
+POLL_S = 0.01
 KEPT = 100
-"""Progress reports that ``recentProgress`` holds, as in PySpark."""
+"""How many progress reports ``recentProgress`` keeps, as in PySpark."""
 
 
 class HostedRun(Run):
-    """A run whose coordinator is in this process and whose workers a host provides: Spark, or this machine."""
+    """A run whose coordinator is in this process. A ``Host`` provides its workers: on Spark or on this machine."""
 
     def __init__(self, topology: Topology, options: RunSettings, host: Host, place: Place) -> None:
         self.name = topology.name
@@ -47,30 +47,30 @@ class HostedRun(Run):
         plan = make_plan(topology, options.workers, name_all=options.record is not None)
         check_sharing(plan, options.tail.shared_queues)
         if options.record is not None:
-            folder = Path(options.record).absolute()  # workers may be in other folders
+            folder = Path(options.record).absolute()  # workers may have another working directory
             check_folder(folder)
             options = replace(options, record=folder)
         checkpoint = Checkpoint(options.checkpoint, plan)
         self.id = checkpoint.job_id
-        _say_what_is_not_promised(plan)
-        _say_what_is_not_shared(plan, options.tail)
-        _say_what_is_not_replayed(plan, options.tail)
+        _warn_of_sources_without_replay(plan)
+        _warn_of_unshared_queues(plan, options.tail)
+        _warn_of_unhedged_sources(plan, options.tail)
         self._link_scope = options.link_scope
-        _say_what_is_not_scheduled(plan, options.tail, self._link_scope)
+        _warn_of_useless_send_order(plan, options.tail, self._link_scope)
         try:
             self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, place)
         except BaseException:
             checkpoint.close()
             raise
         self._recent: deque[dict[str, Any]] = deque(maxlen=KEPT)
-        self._ended = threading.Event()  # the run is over and its last progress is there
+        self._ended = threading.Event()  # the run is over and its last progress has been appended
         self._switching = threading.Lock()
         self._error_seen = False
         self._server.start()
         at_exit.remember(self)
         threading.Thread(target=self._report, name="tailrace-progress", daemon=True).start()
 
-    # -- as in StreamingQuery
+    # -- the interface of PySpark's StreamingQuery
 
     @property
     def isActive(self) -> bool:
@@ -128,33 +128,34 @@ class HostedRun(Run):
         error = TailraceError(f"stopped before all was drained: {why}")
         self._server.fail(error)
         self._ended.wait()
-        if self._server.error is error:  # and it has not ended by itself meanwhile
-            self._see_error()
+        if self._server.error is error:  # else it ended by itself in the meantime
+            self._mark_error_seen()
             last = self.lastProgress
             if last is None or last["pending"]:
-                logger.warning("%s", self._what_was_left(why))
+                logger.warning("%s", self._unfinished(why))
 
-    def _what_was_left(self, why: str) -> str:
+    def _unfinished(self, why: str) -> str:
         fate = "are lost, as there is no checkpoint" if self._options.checkpoint is None else "wait for the next run"
+        left = describe_unfinished(self._server.plan, self.lastProgress)
         return (
-            f"a run was given up before all was drained: run={self.name} {why} "
-            f"{remains(self._server.plan, self.lastProgress)}: the pending roots {fate}; could it have had more time?"
+            f"a run was given up before all was drained: run={self.name} {why} {left}: "
+            f"the pending roots {fate}; could it have had more time?"
         )
 
     def exception(self) -> Exception | None:
-        return self._see_error() if not self.isActive else None
+        return self._mark_error_seen() if not self.isActive else None
 
     @property
     def _unseen_error(self) -> Exception | None:
         return None if self._error_seen or self.isActive else self._server.error
 
-    def _see_error(self) -> Exception | None:
+    def _mark_error_seen(self) -> Exception | None:
         self._error_seen = True
         at_exit.forget(self)
         return self._server.error
 
     def _raise_error(self) -> None:
-        error = self._see_error()
+        error = self._mark_error_seen()
         if error is not None:
             raise error
 
@@ -164,13 +165,13 @@ class HostedRun(Run):
             raise TimeoutError(f"not all workers are up: run={self.name} timeout={timeout}")
         deadline = None if timeout is None else time.monotonic() + timeout
         passed = self._server.raise_barrier()
-        while not self._ended.wait(GLANCE_S) and not passed():
+        while not self._ended.wait(POLL_S) and not passed():
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"still busy: run={self.name} timeout={timeout}; does a source never run dry?")
         if self._ended.is_set():
             self._raise_error()
 
-    # -- besides
+    # -- beyond StreamingQuery
 
     def tail(self, **techniques: Unpack[Techniques]) -> Tail:
         with self._switching:
@@ -181,9 +182,9 @@ class HostedRun(Run):
                 if not self.isActive:
                     raise TailraceError(f"a run that has ended has no techniques to switch: run={self.name}")
                 if changed.shared_queues != self._server.tail.shared_queues:
-                    _say_what_is_not_shared(self._server.plan, changed)
-                _say_what_is_not_replayed(self._server.plan, changed)
-                _say_what_is_not_scheduled(self._server.plan, changed, self._link_scope)
+                    _warn_of_unshared_queues(self._server.plan, changed)
+                _warn_of_unhedged_sources(self._server.plan, changed)
+                _warn_of_useless_send_order(self._server.plan, changed, self._link_scope)
                 self._server.switch(changed)
             return changed
 
@@ -206,7 +207,7 @@ class HostedRun(Run):
         return f"<Run {self.name} {self._state()} id={self.id[:8]}>"
 
     def _state(self) -> str:
-        """Starting, running, draining, finished, or failed and why, in a line."""
+        """The state in one line: starting, running, draining, finished, or failed with its cause."""
         last, error = self.lastProgress or {}, self._server.error
         if not self.isActive:
             state = "finished" if error is None else f"failed: {headline(error)}"
@@ -221,8 +222,8 @@ class HostedRun(Run):
             while not ended:
                 ended = self._server.wait(PROGRESS_S)
                 error = self._server.error
-                told = None if error is None else headline(error)
-                self._recent.append({**self._server.progress(), "error": told})
+                cause = None if error is None else headline(error)
+                self._recent.append({**self._server.progress(), "error": cause})
         finally:
             self._server.wait(None)
             self._ended.set()
@@ -231,7 +232,7 @@ class HostedRun(Run):
 
 
 def _checked(timeout: Any) -> float | None:
-    """A timeout that threads can wait for."""
+    """The timeout, checked and limited to what ``threading`` accepts."""
     if timeout is None:
         return None
     if not is_number(timeout) or timeout < 0:
@@ -239,7 +240,7 @@ def _checked(timeout: Any) -> float | None:
     return min(float(timeout), threading.TIMEOUT_MAX)
 
 
-def _say_what_is_not_promised(plan: Plan) -> None:
+def _warn_of_sources_without_replay(plan: Plan) -> None:
     for operator in plan.operators:
         if operator.operator.role is Role.SOURCE and not operator.operator.body.replayable:
             logger.warning(
@@ -248,7 +249,7 @@ def _say_what_is_not_promised(plan: Plan) -> None:
             )
 
 
-def _say_what_is_not_shared(plan: Plan, tail: Tail) -> None:
+def _warn_of_unshared_queues(plan: Plan, tail: Tail) -> None:
     wanted = tail.shared_queues
     if wanted is not None and not any(plan.shares(task, wanted) for task in range(len(plan.home))):
         logger.warning("no worker has two tasks that could draw from one queue: shared_queues=%r does nothing", wanted)
@@ -260,14 +261,14 @@ def _say_what_is_not_shared(plan: Plan, tail: Tail) -> None:
             )
 
 
-def _say_what_is_not_replayed(plan: Plan, tail: Tail) -> None:
+def _warn_of_unhedged_sources(plan: Plan, tail: Tail) -> None:
     for refused in check_hedging(plan, tail):
         logger.warning("late roots of source %s are not replayed: it leads to %s", *refused.split(": ", 1))
 
 
-def _say_what_is_not_scheduled(plan: Plan, tail: Tail, link_scope: str) -> None:
+def _warn_of_useless_send_order(plan: Plan, tail: Tail, link_scope: str) -> None:
     if link_scope == NODE:
-        return  # tasks of other workers count as well, and which share a machine is not known yet
+        return  # tasks of several workers share the uplink, and which workers share a machine is not known yet
     if tail.send is not None and not any(map(plan.sends_beside, range(len(plan.home)))):
         logger.warning(
             "no worker has two tasks of an operator that send to other workers: send=%s does nothing", tail.send.name

@@ -1,7 +1,7 @@
-"""The coordinator at work: the pure one decides, this one listens, starts workers, has prefixes stored and keeps time.
+"""The coordinator's event loop: feeds events and the time to the pure ``Coordinator``, and executes its commands.
 
-One thread makes all decisions, in the order in which events reach its queue. It does not wait for the disk: writes have
-a thread of their own.
+One thread makes all decisions, in the order in which events reach its queue. It never waits for the disk: checkpoints
+are written in a thread of their own. What the run reports about itself is in ``run_status``.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
@@ -19,18 +18,16 @@ import cloudpickle
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.connector import DriverSink
 from tailrace.core.failures import traceback_of
-from tailrace.core.plan.plan import EdgePlan, Plan
+from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol import coordinator as core
 from tailrace.core.protocol.messages import Abandon, Assign, Command, Finish, Persist, Registered, Send, StartWorker
 from tailrace.errors import Fenced, TailraceError
-from tailrace.metrics.edges import WatchedEdge
-from tailrace.metrics.progress import ProgressBuilder, WorkerStatus, describe
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.driver.checkpoint import Checkpoint
 from tailrace.runtime.driver.checkpoint_writer import CheckpointWriter
 from tailrace.runtime.driver.display import Display
 from tailrace.runtime.driver.host import Host
-from tailrace.runtime.driver.load import LoadMeter
+from tailrace.runtime.driver.run_status import RunStatus
 from tailrace.runtime.driver.worker_connections import WorkerConnections
 from tailrace.runtime.links.auth import new_secret
 from tailrace.runtime.links.control import Bootstrap, Logs, Metrics, Notice, Opening, Ping, Setup, SinkCall, SinkReply
@@ -44,30 +41,22 @@ PING_S = 1.0
 RETRY_S = 0.5
 
 LOAD_S = 0.25
-"""How often sources hear what their roots and hedges cost, if they hedge: they know nothing of it before."""
+"""How often sources get a load report while hedging is on. Until the first one they know nothing about load."""
 
 LATE_S = 1.0
-"""A driver that was itself held up for so long, by a paused process or a busy interpreter, cannot judge the silence of
-others."""
+"""If the driver itself was delayed this long, by a paused process or a busy interpreter, it excuses the silence of
+workers during that time."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the coordinator listens."""
+    """The addresses of the coordinator's listening socket."""
 
-    bind: str
-    address: str  # by which workers reach it
+    bind: str  # that the socket is bound to
+    address: str  # that workers connect to
 
 
 LOOPBACK = Place("127.0.0.1", "127.0.0.1")
-
-
-@dataclass
-class _WorkerFacts:
-    pid: int = 0
-    host: str = ""
-    opening: str = ""  # a task that takes long to open, and for how long already
-    cpu_seconds: dict[int, float] = field(default_factory=dict)  # by epoch: late news of a dead one is not lost
 
 
 class CoordinatorServer:
@@ -77,24 +66,23 @@ class CoordinatorServer:
         self, plan: Plan, options: RunSettings, host: Host, checkpoint: Checkpoint, run_id: str, place: Place
     ) -> None:
         self.plan = plan
-        self.started_ns = system_clock()
-        self._begun_ns = 0  # when sources were told to begin
+        started_ns = system_clock()
+        self._begun_ns = 0  # when sources began to read; 0 before that
         self._options = options
         self._host = host
         self._checkpoint = checkpoint
-        self._first_epoch = checkpoint.next_epoch  # later ones are this run's
+        self._first_epoch = checkpoint.next_epoch  # the first epoch of this run
         self._display = Display()
-        self._checkpoint_writer = CheckpointWriter(checkpoint, self._wrote)
-        self._turned_ns = 0  # when silence was last judged
-        self._unstarted: list[tuple[int, StartWorker]] = []  # when to try again
+        self._checkpoint_writer = CheckpointWriter(checkpoint, self._on_checkpoint_written)
+        self._turned_ns = 0  # when ``_tick`` last ran
+        self._unstarted: list[tuple[int, StartWorker]] = []  # with the time of the next attempt
         self._plan_bytes: bytes = cloudpickle.dumps(plan)
         self._events: queue.SimpleQueue[Callable[[], list[Command]]] = queue.SimpleQueue()
-        self._facts = {worker: _WorkerFacts() for worker in range(plan.workers)}
         self._finished = threading.Event()
-        self.running = threading.Event()  # all workers have been ready once
+        self.running = threading.Event()  # set once all workers have been ready, or the run has ended
         self.error: Exception | None = None
-        self._state_lost = set(checkpoint.lost_state(options.state == RESTART))
-        self._noticed: set[str] = set()  # topics that the user has heard of
+        lost_state = checkpoint.lost_state(options.state == RESTART)
+        self._noticed: set[str] = set()  # topics that the user has been warned of
         sources = [op for op in plan.operators if op.operator.role is Role.SOURCE]
         tasks = [op.first_task + index for op in sources for index in range(op.tasks)]
         self._core = core.Coordinator(
@@ -108,37 +96,26 @@ class CoordinatorServer:
             operators={worker: _operators_on(plan, worker) for worker in range(plan.workers)},
             splits={split.index: split.key for split in plan.splits},
         )
-        self._tail = options.tail  # as the user wants it, which workers may not have heard yet
+        self._tail = options.tail  # what the user asked for last; workers may not have switched yet
         self._place = place
         raise_file_limit()
         self._secret = new_secret()
         self._listener = socket.create_server((place.bind, 0), backlog=BACKLOG)
-        told = (self._hear, self._exited, self._unreadable)
-        self._lines = WorkerConnections(self._listener, self._secret, self._expected, *told)
-        names = [(op.name, op.operator.role.value, op.tasks) for op in plan.operators]
-        watched = {edge.index: _watched(plan, edge) for edge in plan.edges if edge.feedback}
-        self._progress = ProgressBuilder(
-            run_id,
-            checkpoint.job_id,
-            plan.name,
-            names,
-            started_ns=self.started_ns,
-            scopes={op.name: op.scope(options.tail.shared_queues) for op in plan.operators},
-            edges=watched,
+        self._connections = WorkerConnections(
+            self._listener, self._secret, self._expected, self._on_message, self._on_worker_gone, self._on_unreadable
         )
-        self._progress_lock = threading.Lock()
-        self._load = LoadMeter(plan)
+        self._status = RunStatus(plan, self._core, run_id, checkpoint.job_id, options.tail, lost_state, started_ns)
 
-    # -- from the run handle
+    # -- called by the run handle
 
     def start(self) -> None:
         self._turned_ns = system_clock()
         self._checkpoint_writer.start()
         self._display.start()
-        commands = self._core.start(self._turned_ns)  # at once: whoever asks for the progress finds the workers in it
+        commands = self._core.start(self._turned_ns)  # here, not in the loop: progress lists the workers at once
         self._post(lambda: commands)
-        self._lines.start()
-        threading.Thread(target=self._decide, name="tailrace-coordinator", daemon=True).start()
+        self._connections.start()
+        threading.Thread(target=self._run_loop, name="tailrace-coordinator", daemon=True).start()
 
     def drain(self) -> None:
         self._post(lambda: self._core.drain(system_clock()))
@@ -152,11 +129,11 @@ class CoordinatorServer:
 
     def switch(self, tail: Tail) -> None:
         self._tail = tail
-        self._progress.scopes = {op.name: op.scope(tail.shared_queues) for op in self.plan.operators}
+        self._status.switched(tail)
         self._post(lambda: self._core.switch(tail))
 
     def raise_barrier(self) -> Callable[[], bool]:
-        """Returns what tells whether all that sources could read from now on is durable."""
+        """Returns a function that tells whether every record that sources could read by now is durable."""
         raised = threading.Event()
         number: list[int] = []
 
@@ -182,103 +159,68 @@ class CoordinatorServer:
 
     def pids(self) -> dict[int, int]:
         """Process ids of the newest process of each worker, once it has registered."""
-        return {worker: facts.pid for worker, facts in self._facts.items() if facts.pid}
+        return self._status.pids()
 
     def progress(self) -> dict[str, Any]:
         """What the run has done so far; rates are since the last call."""
-        with self._progress_lock:
-            workers = [self._status(worker) for worker in range(self.plan.workers)]
-            return self._progress.build(
-                system_clock(),
-                datetime.now(UTC).isoformat(timespec="milliseconds"),
-                workers,
-                self._core.recoveries,
-                sorted(self._state_lost),
-                status=self._describe(workers),
-                tail=self._tail.names(),
-            )
-
-    def _describe(self, workers: Sequence[WorkerStatus]) -> str:
+        outcome = None
         if self._finished.is_set():
-            return "failed" if self.error is not None else "finished"
-        if self._core.phase is core.Phase.LEAVING:
-            return "stopping"
-        if self._core.draining:
-            return "draining"
-        slow = [
-            facts.opening
-            for worker, facts in self._facts.items()
-            if facts.opening and self._core.state_of(worker) is core.WorkerState.OPENING
-        ]
-        return "; ".join([describe(workers), *slow])
+            outcome = "failed" if self.error is not None else "finished"
+        return self._status.progress(self._tail, outcome)
 
-    def _status(self, worker: int) -> WorkerStatus:
-        facts = self._facts[worker]
-        state = self._core.state_of(worker).value
-        return WorkerStatus(
-            worker=worker,
-            epoch=self._core.epoch_of(worker),
-            pid=facts.pid,
-            host=facts.host,
-            restarts=self._core.restarts_of(worker),
-            cpu_seconds=sum(facts.cpu_seconds.values()),
-            state={"ready": "running", "gone": "stopped", "opening": "starting"}.get(state, state),
-        )
-
-    # -- deciding
+    # -- the event loop
 
     def _post(self, event: Callable[[], list[Command]]) -> None:
         self._events.put(event)
 
-    def _decide(self) -> None:
-        pinged_ns = told_ns = 0
+    def _run_loop(self) -> None:
+        pinged_ns = reported_ns = 0
         try:
             while not self._finished.is_set():
                 try:
-                    self._obey(self._events.get(timeout=TICK_S)())
+                    self._execute(self._events.get(timeout=TICK_S)())
                 except queue.Empty:
                     pass
                 if system_clock() - self._turned_ns >= TICK_S * SECOND_NS:
-                    self._obey(self._tick())
-                    self._obey(self._start_again())
+                    self._execute(self._tick())
+                    self._execute(self._start_again())
                 if self._core.phase is core.Phase.RUNNING and not self._begun_ns:
                     self._begun_ns = system_clock()
                     self.running.set()
                 now_ns = system_clock()
                 if now_ns - pinged_ns > PING_S * SECOND_NS:
                     pinged_ns = now_ns
-                    self._lines.send_all(Ping())
-                if self._tail.hedge is not None and now_ns - told_ns > LOAD_S * SECOND_NS:
-                    told_ns = now_ns
-                    self._tell_load()
+                    self._connections.send_all(Ping())
+                if self._tail.hedge is not None and now_ns - reported_ns > LOAD_S * SECOND_NS:
+                    reported_ns = now_ns
+                    self._send_load()
         except BaseException as error:  # a bug in the coordinator must not leave the run hanging
             self._finish(error if isinstance(error, Exception) else TailraceError(repr(error)))
 
-    def _tell_load(self) -> None:
-        with self._progress_lock:
-            load = self._load.measure(self._progress.snapshots())
+    def _send_load(self) -> None:
+        load = self._status.load()
         if load is not None:
-            self._lines.send_all(load)
+            self._connections.send_all(load)
 
     def _tick(self) -> list[Command]:
-        """Judge, after all that speaks for workers has been heard.
+        """Tell the coordinator the time, so that it can declare silent workers dead. First collect all signs of life.
 
-        What has arrived counts when its bytes were read, not when it is handled: the queue of events may be long. If
-        the driver stood still, or was busy with something else, nobody read. And what nobody has read yet has arrived
-        too: threads that read may wait longer for the interpreter than this one.
+        A message counts from when its bytes were read, not from when it is handled: the event queue may be long. If the
+        driver itself was delayed, its reader threads were too, and that time is excused. Bytes that have arrived but
+        are unread also count: a reader thread may wait longer for the interpreter than this one.
         """
         now_ns = system_clock()
         held_ns, self._turned_ns = now_ns - self._turned_ns, now_ns
         if held_ns > LATE_S * SECOND_NS:
             self._core.excuse(now_ns, held_ns)
-        for place, arrived_ns in self._lines.arrivals():
+        for place, arrived_ns in self._connections.arrivals():
             self._core.heard(*place, arrived_ns)
         for place in self._core.silent(now_ns):
-            if self._lines.waiting(place):
+            if self._connections.waiting(place):
                 self._core.heard(*place, now_ns)
         return self._core.tick(now_ns)
 
-    def _obey(self, commands: list[Command]) -> None:
+    def _execute(self, commands: list[Command]) -> None:
         for command in commands:
             match command:
                 case StartWorker():
@@ -288,8 +230,8 @@ class CoordinatorServer:
                         elapsed_ns = system_clock() - self._begun_ns if self._begun_ns else 0
                         job_id, first_epoch = self._checkpoint.job_id, self._first_epoch
                         setup = Setup(self._plan_bytes, self._options, job_id, elapsed_ns, first_epoch)
-                        self._lines.send(command.worker, command.epoch, setup)
-                    self._lines.send(command.worker, command.epoch, command.message)
+                        self._connections.send(command.worker, command.epoch, setup)
+                    self._connections.send(command.worker, command.epoch, command.message)
                 case Persist():
                     self._store(command)
                 case Abandon():
@@ -301,9 +243,9 @@ class CoordinatorServer:
         if self._checkpoint.on_disk:
             self._checkpoint_writer.order(command)
         else:
-            self._obey(self._core.stored(system_clock()))
+            self._execute(self._core.stored(system_clock()))
 
-    def _wrote(self, error: Exception | None) -> None:
+    def _on_checkpoint_written(self, error: Exception | None) -> None:
         if error is None:
             self._post(lambda: self._core.stored(system_clock()))
         else:
@@ -313,8 +255,8 @@ class CoordinatorServer:
         address = (self._place.address, self._listener.getsockname()[1])
         bootstrap = Bootstrap(address, self._secret, command.worker, command.epoch)
         try:
-            self._host.start(bootstrap, self._ended)
-        except OSError as error:  # files, threads or processes have run out, perhaps for a moment only
+            self._host.start(bootstrap, self._on_process_exit)
+        except OSError as error:  # out of files, threads or processes, perhaps temporarily
             text = (
                 f"a worker cannot be started yet: worker={command.worker} cause={error}; are there too many processes?"
             )
@@ -322,7 +264,7 @@ class CoordinatorServer:
             self._unstarted.append((system_clock() + int(RETRY_S * SECOND_NS), command))
 
     def _start_again(self) -> list[Command]:
-        """What could not be started, if it is still wanted: the pure coordinator says when it is too late for that."""
+        """Commands whose start failed and is due again. Those that the coordinator no longer wants are dropped."""
         now_ns = system_clock()
         due = [command for at_ns, command in self._unstarted if at_ns <= now_ns]
         self._unstarted = [(at_ns, command) for at_ns, command in self._unstarted if at_ns > now_ns]
@@ -333,54 +275,48 @@ class CoordinatorServer:
             if self._core.epoch_of(command.worker) == command.epoch and self._core.state_of(command.worker) is waits
         ]
 
-    def _ended(self, worker: int, epoch: int, why: str) -> None:
-        """The host says that a process is gone. Its last words may still be on their way, and come first."""
-        self._lines.hear_out(worker, epoch)
-        self._exited(worker, epoch, why)
+    def _on_process_exit(self, worker: int, epoch: int, why: str) -> None:
+        """The host reports that a process has exited. Its last messages may not have been read yet, and come first."""
+        self._connections.await_last_messages(worker, epoch)
+        self._on_worker_gone(worker, epoch, why)
 
-    def _exited(self, worker: int, epoch: int, why: str) -> None:
+    def _on_worker_gone(self, worker: int, epoch: int, why: str) -> None:
         self._post(lambda: self._core.exited(worker, epoch, why, system_clock()))
 
     def _abandon(self, command: Abandon) -> None:
         if self._core.phase in (core.Phase.STARTING, core.Phase.RUNNING):
             self._display.warn(f"worker {command.worker} is gone: {command.why}; it is started again")
-        self._facts[command.worker].pid = 0
-        for task, home in enumerate(self.plan.home):
-            operator = self.plan.operators[self.plan.operator_of[task]].operator
-            if home == command.worker and operator.stateful:
-                self._state_lost.add(operator.name)
+        self._status.abandoned(command.worker)
         self._host.abandon(command.worker, command.epoch)
 
     def _finish(self, error: Exception | None) -> None:
         self.error = error
-        self._lines.close_door()
+        self._connections.stop_accepting()
         self._host.close()
-        self._lines.close()
+        self._connections.close()
         self._checkpoint_writer.close()
         self._display.close()
         self._finished.set()
         self.running.set()
 
-    # -- talking with workers
+    # -- messages of workers, in the reader thread of each
 
     def _expected(self, worker: int) -> int | None:
-        return self._core.epoch_of(worker) if worker in self._facts else None
+        return self._core.epoch_of(worker) if worker in range(self.plan.workers) else None
 
-    def _unreadable(self, worker: int, error: Exception) -> None:
+    def _on_unreadable(self, worker: int, error: Exception) -> None:
         self.fail(TailraceError(f"a message of a worker cannot be read: worker={worker} cause={error!r}"))
 
-    def _hear(self, worker: int, epoch: int, message: Any) -> None:
+    def _on_message(self, worker: int, epoch: int, message: Any) -> None:
         match message:
             case Metrics():
-                self._take_metrics(worker, epoch, message)
+                self._status.counted(worker, epoch, message)
             case Logs():
                 self._display.show(worker, message)
             case Notice():
                 self._notice(message.topic, message.text)
             case Opening():
-                self._facts[
-                    worker
-                ].opening = f"worker {worker} has been opening {message.label} for {message.seconds:.0f} s"
+                self._status.opening(worker, message)
                 self._notice(
                     f"open {epoch} {message.label}",
                     f"a task does not get open: task={message.label} worker={worker} seconds={message.seconds:.0f}; "
@@ -390,9 +326,8 @@ class CoordinatorServer:
                 self._answer_sink(worker, epoch, message)
             case _:
                 if isinstance(message, Registered):
-                    facts = self._facts[worker]
-                    facts.pid, facts.host, facts.opening = message.pid, message.host, ""
-                received_ns = system_clock()  # not when it is handled: that may be late through no fault of the worker
+                    self._status.registered(worker, message)
+                received_ns = system_clock()  # here: the event may wait in the queue, which is not the worker's fault
                 self._post(lambda: self._core.handle(message, received_ns))
 
     def _notice(self, topic: str, text: str) -> None:
@@ -400,13 +335,8 @@ class CoordinatorServer:
             self._noticed.add(topic)
             self._display.warn(text)
 
-    def _take_metrics(self, worker: int, epoch: int, metrics: Metrics) -> None:
-        with self._progress_lock:
-            self._facts[worker].cpu_seconds[epoch] = metrics.cpu_seconds
-            self._progress.update(worker, epoch, metrics.snapshots)
-
     def _answer_sink(self, worker: int, epoch: int, call: SinkCall) -> None:
-        """In the order of epochs and one at a time: the decision whether an epoch counts is the coordinator's."""
+        """Answer in the event loop, which knows the current epochs: a call of a replaced process is refused."""
 
         def decide() -> list[Command]:
             reply: SinkReply
@@ -417,10 +347,10 @@ class CoordinatorServer:
                 reply = SinkReply(call.call, sink.on_message(call.task, epoch, call.message), None)
             except TailraceError as error:
                 reply = SinkReply(call.call, None, error)
-            except Exception as error:  # as text: an exception of the user's may not travel
+            except Exception as error:  # sent as text: an exception of the user may not unpickle
                 why = f"the sink's half on the driver failed: operator={call.operator} task={call.task}"
                 reply = SinkReply(call.call, None, TailraceError(f"{traceback_of(error).rstrip()}\n{why}"))
-            self._lines.send(worker, epoch, reply)
+            self._connections.send(worker, epoch, reply)
             return []
 
         self._post(decide)
@@ -429,8 +359,3 @@ class CoordinatorServer:
 def _operators_on(plan: Plan, worker: int) -> list[str]:
     tasks = [task for task, home in enumerate(plan.home) if home == worker]
     return list(dict.fromkeys(plan.operators[plan.operator_of[task]].name for task in tasks))
-
-
-def _watched(plan: Plan, edge: EdgePlan) -> WatchedEdge:
-    upstream, downstream = (plan.operators[end].name for end in edge.ends)
-    return WatchedEdge(upstream, downstream, edge.grouping.name)

@@ -1,6 +1,6 @@
-"""The coordinator's connections to its workers: who is taken in, what arrives, and when it did.
+"""The coordinator's connections to its workers: admission, and the messages that arrive with their times.
 
-Each is listened to by a thread of its own, which only hands on what it hears.
+Each connection has a reader thread, which only hands messages on.
 """
 
 from __future__ import annotations
@@ -18,90 +18,90 @@ from tailrace.runtime.links.acceptor import Acceptor, Serve
 from tailrace.runtime.links.auth import Contact, accept, answer
 from tailrace.runtime.links.control import A_COPY, ControlConnection
 
-LAST_WORDS_S = 1.0
-"""How long the end of a process waits for what it said last to be read."""
+LAST_MESSAGES_S = 1.0
+"""How long the exit of a process is held back until its last messages have been read."""
 
-EXIT_NEWS_S = 0.05
-"""When a process ends so does its connection; the host, which knows how it ended, gets so long to say it first."""
+EXIT_REPORT_S = 0.05
+"""How long a closed connection is held back. The host, which knows how the process ended, should report first."""
 
 Place = tuple[int, int]
-"""Worker and epoch."""
+"""(worker, epoch)"""
 
 Expected = Callable[[int], int | None]
-"""The epoch of a worker that counts; None if there is no such worker."""
+"""Returns the current epoch of a worker; None if there is no such worker."""
 
-Hear = Callable[[int, int, Any], None]
-"""(worker, epoch, message), in the thread that listens. Raises what makes the message unreadable."""
+OnMessage = Callable[[int, int, Any], None]
+"""Called with (worker, epoch, message) in the reader thread. An exception marks the message as unreadable."""
 
 Ended = Callable[[int, int, str], None]
-"""(worker, epoch, why)"""
+"""Called with (worker, epoch, reason) when a connection has ended."""
 
 Unreadable = Callable[[int, Exception], None]
-"""(worker, error)"""
+"""Called with (worker, error) if a message cannot be read."""
 
 
 class WorkerConnections:
-    """Workers that connect are answered from ``start`` on."""
+    """Accepts and serves the workers of one run. Connections are answered from ``start`` on."""
 
     def __init__(
         self,
         listener: socket.socket,
         secret: bytes,
         expected: Expected,
-        hear: Hear,
+        on_message: OnMessage,
         ended: Ended,
         unreadable: Unreadable,
     ) -> None:
         self._secret = secret
-        self._expected, self._hear, self._ended, self._unreadable = expected, hear, ended, unreadable
+        self._expected, self._on_message, self._ended, self._unreadable = expected, on_message, ended, unreadable
         self._acceptor = Acceptor(listener, self._greet, "tailrace")
-        self._lines: dict[Place, ControlConnection] = {}
-        self._admitted: set[Place] = set()  # those that have a connection, or soon will
+        self._connections: dict[Place, ControlConnection] = {}
+        self._admitted: set[Place] = set()  # have a connection, or are about to get one
         self._admitting = threading.Lock()
-        self._heard_out: dict[Place, threading.Event] = {}  # set once a connection has been read to its end
+        self._read_to_end: dict[Place, threading.Event] = {}  # set when a connection has been read to its end
 
     def start(self) -> None:
         self._acceptor.start()
 
-    def close_door(self) -> None:
-        """No more are taken in."""
+    def stop_accepting(self) -> None:
+        """Refuse new connections. Those that exist stay open."""
         self._acceptor.close()
 
     def close(self) -> None:
-        for line in tuple(self._lines.values()):
-            line.close()
+        for control in tuple(self._connections.values()):
+            control.close()
 
     def send(self, worker: int, epoch: int, message: Any) -> None:
-        line = self._lines.get((worker, epoch))
-        if line is not None:
+        control = self._connections.get((worker, epoch))
+        if control is not None:
             try:
-                line.send(message)
+                control.send(message)
             except OSError:
-                line.close()  # its reader will report the worker
+                control.close()  # its reader thread reports the worker
 
     def send_all(self, message: Any) -> None:
-        for worker, epoch in tuple(self._lines):
+        for worker, epoch in tuple(self._connections):
             self.send(worker, epoch, message)
 
     def arrivals(self) -> list[tuple[Place, int]]:
-        """When bytes of each worker last came."""
-        return [(place, line.arrived_ns) for place, line in tuple(self._lines.items())]
+        """When bytes last arrived from each worker."""
+        return [(place, control.arrived_ns) for place, control in tuple(self._connections.items())]
 
     def waiting(self, place: Place) -> bool:
-        """Whether something of a worker has come that its thread has not got to yet."""
-        line = self._lines.get(place)
-        return line is not None and line.waiting
+        """Whether bytes have arrived from a worker that its reader thread has not read yet."""
+        control = self._connections.get(place)
+        return control is not None and control.waiting
 
-    def hear_out(self, worker: int, epoch: int) -> None:
-        """Wait for the last words of a process that is gone: they may still be on their way."""
-        heard_out = self._heard_out.get((worker, epoch))
-        if heard_out is not None:
-            heard_out.wait(LAST_WORDS_S)
+    def await_last_messages(self, worker: int, epoch: int) -> None:
+        """Wait, for ``LAST_MESSAGES_S`` at most, until all messages of a process that has exited have been read."""
+        read_to_end = self._read_to_end.get((worker, epoch))
+        if read_to_end is not None:
+            read_to_end.wait(LAST_MESSAGES_S)
 
-    # -- the threads
+    # -- in threads of their own
 
     def _greet(self, connection: socket.socket) -> Serve | None:
-        """The handshake with a worker. Returns what listens to it, if it is taken in."""
+        """The handshake with a worker. Returns the function that serves the connection, or None if it was refused."""
         place: Place | None = None
         try:
             contact = accept(connection, self._secret)
@@ -117,10 +117,13 @@ class WorkerConnections:
             if place is not None:
                 self._admitted.discard(place)
             return None
-        return None if place is None else partial(self._listen, *place, contact)
+        return None if place is None else partial(self._serve, *place, contact)
 
     def admit(self, worker: int, epoch: int) -> str | None:
-        """Take this process in for its epoch, or say why not: one step, as two copies may come at once."""
+        """Admit this process for its epoch; return None, or the reason for a refusal.
+
+        Atomic, because Spark may start two copies of a worker that connect at the same time.
+        """
         with self._admitting:
             why_not = self._why_not(worker, epoch)
             if why_not is None:
@@ -137,21 +140,21 @@ class WorkerConnections:
             return f"epoch {epoch} of worker {worker} is not expected: the newest is {current}"
         return None
 
-    def _listen(self, worker: int, epoch: int, contact: Contact) -> None:
-        """One worker's connection, to its last byte."""
-        line = self._lines[worker, epoch] = ControlConnection(contact.connection, contact.seals)
-        heard_out = self._heard_out[worker, epoch] = threading.Event()
+    def _serve(self, worker: int, epoch: int, contact: Contact) -> None:
+        """Read one worker's connection to its end."""
+        control = self._connections[worker, epoch] = ControlConnection(contact.connection, contact.seals)
+        read_to_end = self._read_to_end[worker, epoch] = threading.Event()
         why = "its connection ended"
         try:
-            for message in line.receive():
-                self._hear(worker, epoch, message)
+            for message in control.receive():
+                self._on_message(worker, epoch, message)
         except ProtocolError as error:
             why = f"{BROKEN_LINE}: {error}"
         except Exception as error:
             self._unreadable(worker, error)
-        self._lines.pop((worker, epoch), None)
+        self._connections.pop((worker, epoch), None)
         self._admitted.discard((worker, epoch))
-        line.close()
-        heard_out.set()
-        time.sleep(EXIT_NEWS_S)
+        control.close()
+        read_to_end.set()
+        time.sleep(EXIT_REPORT_S)
         self._ended(worker, epoch, why)

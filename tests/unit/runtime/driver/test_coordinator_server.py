@@ -60,7 +60,7 @@ class Driver:
         core.handle(Registered(0, 1, ("host", 4000), 1, "host"), self.now_ns)
         core.handle(Ready(0, 1), self.now_ns)
         self.line = Line(self.now_ns)
-        server._lines._lines[0, 1] = self.line  # type: ignore[assignment]
+        server._connections._connections[0, 1] = self.line  # type: ignore[assignment]
 
     def tick(self, after_s: float) -> list[Command]:
         self.now_ns += int(after_s * SECOND_NS)
@@ -82,7 +82,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     now = [0]
     monkeypatch.setattr(module, "system_clock", lambda: now[0])
     yield Driver(server, lambda ns: now.__setitem__(0, ns))
-    server._lines.close_door()
+    server._connections.stop_accepting()
 
 
 def test_a_worker_of_which_nothing_comes_is_dead(driver: Driver) -> None:
@@ -111,19 +111,19 @@ def test_what_nobody_has_read_yet_has_arrived(driver: Driver) -> None:
 def test_a_worker_that_cannot_be_started_for_a_moment_is_tried_again(driver: Driver) -> None:
     server, host = driver.server, NoHost()
     server._host, host.fails = host, 3
-    server._obey(server._core.exited(0, 1, "killed", driver.now_ns))
+    server._execute(server._core.exited(0, 1, "killed", driver.now_ns))
     for _ in range(30):
         driver.now_ns += SECOND_NS // 10
         driver.turn_clock(driver.now_ns)
-        server._obey(server._start_again())
+        server._execute(server._start_again())
     assert (host.fails, host.started) == (0, 1)
     (_, _, text) = server._display._lines[-1]
     assert text == ("a worker cannot be started yet: worker=0 cause=Too many open files; are there too many processes?")
 
 
 def test_of_two_copies_that_come_at_once_one_is_taken_in(driver: Driver) -> None:
-    lines = driver.server._lines
-    assert lines.admit(0, 1) is None
-    assert lines.admit(0, 1) == f"epoch 1 of worker 0 is not expected: {A_COPY}"
-    assert lines.admit(0, 2) == "epoch 2 of worker 0 is not expected: the newest is 1"
-    assert lines.admit(7, 1) == "this run has no worker 7"
+    connections = driver.server._connections
+    assert connections.admit(0, 1) is None
+    assert connections.admit(0, 1) == f"epoch 1 of worker 0 is not expected: {A_COPY}"
+    assert connections.admit(0, 2) == "epoch 2 of worker 0 is not expected: the newest is 1"
+    assert connections.admit(7, 1) == "this run has no worker 7"

@@ -6,7 +6,7 @@ from typing import Any
 
 import tailrace as tr
 from tailrace.core.plan.planner import make_plan
-from tailrace.runtime.driver.unfinished_work import remains
+from tailrace.runtime.driver.unfinished_work import describe_unfinished
 
 
 def _told(name: str, received: int, emitted: int, queued: int = 0, letters: int = 0) -> dict[str, Any]:
@@ -29,13 +29,13 @@ def test_what_operators_have_not_run_is_counted_edge_by_edge() -> None:
         _told("all", 300, 300),
         _told("all-out", 301, 0),
     ]
-    found = remains(plan, {"pending": 21, "operators": operators})
+    found = describe_unfinished(plan, {"pending": 21, "operators": operators})
     assert found == "pending=21 waiting=work:20,out:2,letters:1"
     done = [{**told, "received": told["received"] + 20, "queued": 0} for told in operators]
-    assert remains(plan, {"pending": 0, "operators": done}) == "pending=0 waiting=none"
+    assert describe_unfinished(plan, {"pending": 0, "operators": done}) == "pending=0 waiting=none"
 
 
 def test_a_run_without_any_progress_left_something_unknown() -> None:
     topology = tr.Topology("left")
     topology.source("numbers", tr.from_iterable(range(10))).sink("out", tr.to_list())
-    assert remains(make_plan(topology, 1), None) == "pending=unknown"
+    assert describe_unfinished(make_plan(topology, 1), None) == "pending=unknown"
