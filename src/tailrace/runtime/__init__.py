@@ -1,1 +1,1 @@
-"""Where commands become actions: processes, threads, sockets, files. Knows nothing of Spark."""
+"""Executes what ``core`` decides: processes, threads, sockets and files. Knows nothing of Spark."""

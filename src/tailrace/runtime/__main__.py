@@ -1,4 +1,4 @@
-"""``python -m tailrace.runtime``: a worker, started by a host that says on standard input where the driver is."""
+"""``python -m tailrace.runtime``: a worker process. Its host writes the driver's address to standard input as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main() -> None:
         serve(Bootstrap((host, port), bytes.fromhex(said["secret"]), said["worker"], said["epoch"]))
     except (OSError, ProtocolError):
         orphaned()
-    os._exit(0)  # threads that still sit in user code would keep the process
+    os._exit(0)  # a normal exit would wait for threads that are still in user code
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which task a thread, or a coroutine, is working for: what it prints is labelled with it."""
+"""The task that a thread or coroutine is running, with which its printed lines and log records are labelled."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class _Running(threading.local):
 
 
 running = _Running()
-"""``running.label`` is ``operator/task`` while that task's code runs in this thread, else empty."""
+"""``running.label`` is ``operator/task`` while this thread runs that task's code, and empty otherwise."""
 
 running_call: ContextVar[str] = ContextVar("running_call", default="")
-"""The same for coroutines, many of which share a thread."""
+"""The same label for coroutines, many of which share a thread."""
 
 
 def current_label() -> str:

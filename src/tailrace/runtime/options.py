@@ -1,4 +1,4 @@
-"""What can be set about a run, each with the reason for its default."""
+"""The options of a run, each with the reason for its default."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from tailrace.policy.techniques import NODE, PLAIN, WORKER, Tail
 
 MEGABIT_BYTES = 125_000
 MOST_WORKERS = 1024
-"""Each is a process with a connection to every other: far more than was ever tried."""
+"""Each worker is a process with connections to all others. This is far above what was ever tested."""
 
 RESTART = "restart"
-"""What operators with state may do that a checkpoint does not hold."""
+"""Value of ``state``: stateful operators may start empty when a run resumes, since checkpoints hold no state."""
 
 BEAT_S = 0.25
-"""How often a worker says that it is alive."""
+"""Interval of a worker's heartbeats."""
 
 LEAST_BEATS = 2
-"""Of these, how many a worker may at least miss: it is not dead because one is late."""
+"""``heartbeat_timeout_s`` must span at least this many heartbeats, so that a single late one does not kill a worker."""
 
 LEASE_TIMEOUTS = 10
-"""A worker that has heard nothing of its driver for as many heartbeat timeouts leaves: 30 s unless you say otherwise.
+"""A worker exits after hearing nothing from its driver for this many heartbeat timeouts: 30 s by default.
 
-A driver may stand still for a while (Ctrl-Z, a debugger, a suspended machine), and a worker that left meanwhile would
-take its state along. To stay is safe, for who was replaced in the meantime has a lower epoch, and is refused by sinks,
-by peers and by the coordinator. When the driver's process is gone the connection ends, and the worker leaves at once:
-the lease is for a machine or a network that vanished.
+A driver may pause for a while (Ctrl-Z, a debugger, a suspended machine), and a worker that exits loses its state.
+Staying is safe: a worker that was replaced in the meantime has a lower epoch, which sinks, peers and the coordinator
+refuse. If the driver's process ends, so does the connection, and the worker exits at once; the lease is for a machine
+or a network that disappeared.
 """
 
 
@@ -46,20 +46,20 @@ class RunSettings:
     workers: int = 2
     checkpoint: str | PathLike[str] | None = None  # a folder that a later run can resume from
     state: Literal["restart"] | None = None  # state that silently begins empty would give wrong results
-    max_pending: int = 65_536  # roots a source task may have under way; bounds memory, and rate x commit interval
-    heartbeat_timeout_s: float = 3.0  # a function that holds the interpreter longer counts as dead
+    max_pending: int = 65_536  # roots in flight per source task; bounds memory, and rate x commit interval
+    heartbeat_timeout_s: float = 3.0  # a worker whose function holds the interpreter longer counts as dead
     start_timeout_s: float = 60.0  # a busy machine can take long to start an interpreter
     recovery_timeout_s: float = 300.0  # a backstop, as losses are reported at once: longer than any call should take
-    max_deaths: int = 10  # of one worker in a row, without progress: a tuple that kills it will do so again
+    max_deaths: int = 10  # of one worker in a row without progress: a tuple that kills it will do so again
     stop_timeout_s: float = 10.0  # for workers to close their tasks once all is done
-    record: str | PathLike[str] | None = None  # a folder for what the simulator needs to play the run again
-    tail: Tail = PLAIN  # the techniques against the tail that are on
-    feedback_share: float = FEEDBACK_SHARE  # of a core that load-aware groupings may take in a worker to tell of load
-    outgoing_tuples: int = OUTGOING_TUPLES  # that a task under a send scheduler may have waiting to leave its worker
-    link_mbps: float | None = None  # megabits a second that may leave: for benches, and to keep queues here
+    record: str | PathLike[str] | None = None  # a folder for a recording that the simulator can replay
+    tail: Tail = PLAIN  # the techniques against tail latency that are on
+    feedback_share: float = FEEDBACK_SHARE  # of a core per worker, for the feedback of load-aware groupings
+    outgoing_tuples: int = OUTGOING_TUPLES  # per task under a send scheduler, waiting to leave the worker
+    link_mbps: float | None = None  # limit on outgoing megabits a second: for benches, or to keep queues in the worker
     link_scope: Literal["worker", "node"] = WORKER  # "node" needs shared memory
     ring: bool = True  # shared memory between workers of one machine; without it they talk over TCP
-    plaintext: bool = False  # run in a Spark session that is told to encrypt, which Tailrace cannot do
+    plaintext: bool = False  # run although the Spark session is configured to encrypt, which Tailrace cannot do
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -1,7 +1,7 @@
-"""What a run needs of the system: files and shared memory for its links, memory and processes for its workers.
+"""What a run needs from the system: files and shared memory for its links, memory and processes for its workers.
 
-Each pair of tasks in two workers has a link, so that both grow with the square of the tasks. What cannot be had is
-said before anything runs: a link that is never made would look like a run that goes on for ever.
+Each pair of communicating tasks in two workers has a link, so the number of links grows with the square of the tasks.
+Needs that the system cannot meet are reported before anything runs: without a link, a run would hang.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from tailrace.runtime.links.channels import RING_BYTES
 from tailrace.topology import Role
 
 OWN_FILES = 128
-"""Files that a worker has open beside its links: connections that are being made, runners, sinks, libraries."""
+"""Open files of a worker besides its links: connections being set up, runners, sinks, libraries."""
 
-RING_FILES = 3  # of a link through shared memory: the connection, the segment and its bell
-WORKER_BYTES = 40 << 20  # what a worker takes that does nothing
+RING_FILES = 3  # per link through shared memory: the connection, the segment and its bell
+WORKER_BYTES = 40 << 20  # of an idle worker
 WORKER_THREADS = 16
+
 UNWISE = 16
-"""Workers for each core from which on they only get into each other's way."""
+"""Workers per core above which a warning is logged: they only compete with each other."""
+
 START_S = 0.25
-"""Processor time that it takes at least to start a worker: its interpreter, and what that imports."""
+"""CPU time to start a worker, at least: its interpreter and its imports."""
 
 ENOUGH = "one for each core is enough, is `tasks=` meant?"
 SHARED_MEMORY = Path("/dev/shm")
@@ -34,12 +36,12 @@ CGROUPS = (
     ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-"""Folder, limit, use, and what of the use is a cache of files that goes when memory is wanted."""
+"""For cgroup v2 and v1: folder, file of the limit, file of the usage, and the reclaimable page cache in memory.stat."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """Of one worker, with others."""
+    """Numbers of links between one worker and all others."""
 
     bundles: int
     acks: int
@@ -54,7 +56,7 @@ class Links:
 
 
 def links_of(plan: Plan, worker: int) -> Links:
-    """How many links a worker will have, at most: those that only feedback needs are left out."""
+    """An upper bound on a worker's links for bundles and acks. Links for feedback are not counted."""
     bundles = sum(_ends_at(plan, worker, pair) for pair in set(_pairs_of_bundles(plan)))
     acks = sum(_ends_at(plan, worker, pair) for pair in set(_pairs_of_acks(plan)))
     return Links(bundles, acks)
@@ -87,7 +89,10 @@ def _ends_at(plan: Plan, worker: int, pair: tuple[int, int]) -> bool:
 
 
 def why_no_rings(links: Links, files: int, free_bytes: int | None) -> str | None:
-    """Why the links of a worker must not go through shared memory. Raises TailraceError if there can be none at all."""
+    """Why a worker's links cannot use shared memory; None if they can.
+
+    Raises TailraceError if there are too few files even for plain connections.
+    """
     numbers = f"links={links.count}"
     needed = OWN_FILES + links.count
     if needed > files:
@@ -109,7 +114,7 @@ def file_limit() -> int:
 
 
 def free_shared_bytes() -> int | None:
-    """What there is in shared memory, and in the memory of this container; None if that cannot be told."""
+    """Free bytes of shared memory, limited by the memory of this container; None if neither is known."""
     found: list[int] = []
     try:
         status = os.statvfs(SHARED_MEMORY)
@@ -119,13 +124,13 @@ def free_shared_bytes() -> int | None:
     for folder, limit, use, cached in CGROUPS:
         try:
             found.append(free_of_cgroup(Path(folder), limit, use, cached))
-        except (OSError, ValueError):  # there is none, or no limit
+        except (OSError, ValueError):  # no such cgroup, or no limit in it
             continue
     return min(found, default=None)
 
 
 def free_of_cgroup(folder: Path, limit: str, use: str, cached: str) -> int:
-    """What a group of processes may still take. A container that has read many files is not full of them."""
+    """Free memory of a cgroup. Its page cache counts as free, because the kernel reclaims it on demand."""
     stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
     used = int((folder / use).read_text()) - int(stat.get(cached, 0))
     return int((folder / limit).read_text()) - used
@@ -134,7 +139,10 @@ def free_of_cgroup(folder: Path, limit: str, use: str, cached: str) -> int:
 def check_workers(
     workers: int, cores: int, free_bytes: int | None, processes: int, start_timeout_s: float
 ) -> str | None:
-    """Refuse workers that this machine cannot hold, or start. Returns a warning if they are only unwise."""
+    """Raise OptionError if this machine cannot hold or start so many workers.
+
+    Returns a warning if it can, but they would compete for its cores.
+    """
     megabytes = workers * WORKER_BYTES >> 20
     if free_bytes is not None and megabytes > free_bytes >> 20:
         raise OptionError(
@@ -159,7 +167,7 @@ def check_workers(
 
 
 def free_bytes() -> int | None:
-    """Memory that this machine has left; None if it does not say."""
+    """Available memory of this machine; None if it is not known."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))

@@ -1,1 +1,1 @@
-"""A worker process, and what it sets up for its tasks."""
+"""The worker process: it opens tasks, and sets up their runners, links and logs."""

@@ -1,4 +1,4 @@
-"""What a worker asks of the interpreter and the system for its process, before anything else."""
+"""Settings of the interpreter and the operating system for a worker process."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ import signal
 import sys
 
 SWITCH_S = 0.0005
-"""How long a thread may keep the interpreter from another: the default of 5 ms would be in every tuple's latency."""
+"""The interpreter's switch interval. The default of 5 ms would add to the latency of every tuple."""
 
-SET_TIMER_SLACK = 29  # what prctl calls it
+SET_TIMER_SLACK = 29  # PR_SET_TIMERSLACK
+
 SLACK_NS = 1
-"""How late a wait may end, so that others can end with it: the default of 50 us would be in every latency too."""
+"""Timer slack: how late the kernel may end a wait. The default of 50 us would add to the latency of every tuple."""
 
-STANDARD_ERROR = 2  # not sys.stderr, which is captured and has no number
+STANDARD_ERROR = 2  # a file descriptor, because sys.stderr may have none
 
 
 def prepare_process() -> None:
-    """Threads that are started afterwards have it too."""
+    """Apply all settings. Call it before starting threads, which inherit some of them."""
     sys.setswitchinterval(SWITCH_S)
     _end_waits_in_time()
     raise_file_limit()
     faulthandler.enable()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C may reach the whole terminal; the driver drains
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C may reach all processes of a terminal; the driver handles it
 
 
 def set_aside() -> None:
-    """Have the collector of garbage leave alone all that there is by now, until it is told otherwise.
+    """Exempt all present objects from garbage collection.
 
-    Modules, the plan and tasks stay as long as the worker does. A collection that goes through them takes 12 ms with
-    pyarrow among them, and nothing else runs meanwhile.
+    Modules, the plan and tasks live as long as the worker. A collection that traverses them takes 12 ms if pyarrow is
+    loaded, and stops all threads meanwhile.
     """
     gc.collect()
     gc.freeze()
 
 
 def arm_watchdog(seconds: float) -> None:
-    """End this process unless it is armed again, or disarmed, within so many seconds.
+    """End this process unless the watchdog is armed again or disarmed within ``seconds``.
 
-    The thread that waits is faulthandler's, which needs no interpreter: it ends a process whose call holds that for
-    ever, and writes where each thread is.
+    It uses a thread of ``faulthandler``, which works without the interpreter lock. It can therefore end a process in
+    which a call never releases that lock, and dumps the stack of each thread first.
     """
     faulthandler.dump_traceback_later(seconds, exit=True, file=STANDARD_ERROR)
 
@@ -52,14 +53,14 @@ def disarm_watchdog() -> None:
 
 
 def _end_waits_in_time() -> None:
-    """Where there is no such thing, waits end when they do."""
+    """Set the timer slack. Does nothing on systems without prctl."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(SET_TIMER_SLACK, ctypes.c_ulong(SLACK_NS))
 
 
 def raise_file_limit() -> None:
-    """Links are files, and so are connections of strangers: allow as many as the system does."""
+    """Raise the limit of open files to the maximum: each link takes some, and so do connections of strangers."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

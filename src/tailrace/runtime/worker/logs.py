@@ -1,7 +1,7 @@
-"""What user code prints or logs in a worker reaches the driver, labelled with operator and task.
+"""Captures what user code prints and logs in a worker, labelled with operator and task, for the driver.
 
-Lines wait in a bounded buffer that the worker's heartbeat empties. When they come faster than that, the surplus is
-dropped and its number told. How the driver shows them is in ``display``.
+Lines wait in a bounded buffer, which each heartbeat empties. When it is full, lines are dropped and counted, and the
+count is sent along. ``runtime/driver/display.py`` shows the lines.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tailrace.runtime.current_task import current_label
 from tailrace.runtime.links.control import LogLine, Logs
 
 MAX_LINES = 2_000
-"""Between two heartbeats."""
+"""Capacity of the buffer: lines between two heartbeats."""
 
 MAX_CHARACTERS = 8_000
-"""Of one line."""
+"""A longer line is cut."""
 
 
 class LogBuffer:
-    """Lines on their way to the driver."""
+    """Lines to be sent to the driver. Any thread may add; one takes."""
 
     def __init__(self) -> None:
         self._lines: deque[LogLine] = deque()
@@ -46,7 +46,7 @@ class LogBuffer:
 
 
 class _Printed(io.TextIOBase):
-    """Stands in for ``sys.stdout``."""
+    """Replaces ``sys.stdout``. Each thread has its own unfinished line."""
 
     def __init__(self, buffer: LogBuffer) -> None:
         self._buffer = buffer
@@ -65,7 +65,7 @@ class _Printed(io.TextIOBase):
 
 
 class _Handler(logging.Handler):
-    """Sends log records, formatted, with their level and logger."""
+    """Adds formatted log records to the buffer, with their level and logger."""
 
     def __init__(self, buffer: LogBuffer) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class _Handler(logging.Handler):
 
 @contextmanager
 def captured() -> Iterator[LogBuffer]:
-    """Meanwhile, in this process."""
+    """Within the block, capture this process's standard output and log records in the buffer."""
     buffer = LogBuffer()
     root, stdout = logging.getLogger(), sys.stdout
     level, handlers = root.level, root.handlers[:]

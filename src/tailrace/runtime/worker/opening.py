@@ -1,4 +1,4 @@
-"""Opening a unit: user classes get their instances, sinks their writers, sources their readers."""
+"""Opens a unit of tasks: instantiates user classes, opens the writers of sinks and the readers of sources."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Context:
 
 @dataclass
 class Opener:
-    """Opens the bodies of one worker's tasks, and closes them again."""
+    """Opens the functions, readers and writers of one worker's tasks, and closes them at the end."""
 
     plan: Plan
     worker: int
@@ -60,7 +60,7 @@ class Opener:
     elapsed_ns: int
     first_epoch: int
     call_driver: Callable[[str, int, Any], Any]
-    opening: tuple[str, int] | None = None  # the task that is being opened, and since when
+    opening: tuple[str, int] | None = None  # label of the task that is being opened, and when that began
     _closers: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
 
     def open(self, leader: int, members: tuple[int, ...], positions: dict[int, Position]) -> Bodies:
@@ -85,7 +85,7 @@ class Opener:
         return Bodies(functions, writers, readers, positions)
 
     def _guarded(self, number: int, opening: Callable[[], Any]) -> Any:
-        """Errors while opening name the task; what is printed is labelled with it."""
+        """Call ``opening`` under the task's label; its errors become a TaskError that names the task."""
         running.label = self.plan.label(number)
         self.opening = (running.label, system_clock())
         try:
@@ -137,7 +137,7 @@ class Opener:
         return Context(operator.name, index, operator.tasks, self.worker, self.epoch, self.plan.name, self.job_id)
 
     def close(self) -> list[str]:
-        """Close everything that was opened, last first. Returns what went wrong."""
+        """Close everything that was opened, in reverse order. Returns a message for each failure."""
         problems: list[str] = []
         for label, close in reversed(self._closers):
             running.label = label

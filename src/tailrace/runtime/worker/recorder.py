@@ -1,8 +1,8 @@
-"""A recorder writes down what the tasks of one worker do, for the simulator to play it again.
+"""Records what the tasks of one worker do, so that the simulator can replay it.
 
-Tasks only append to lists of their own; a thread of the recorder turns these into blocks several times a second. A
-task that is ahead of that thread by ``BEHIND`` tuples writes them itself, so memory is bounded. A recording that
-cannot go on, because the disk is full say, ends, and the run does not.
+Tasks only append to lists of their own. A thread of the recorder writes these as blocks several times a second. A task
+with ``BEHIND`` unwritten tuples writes them itself, which bounds memory. If writing fails, for instance because the
+disk is full, the recording ends and the run continues.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from tailrace.policy.hashing import stable_hash
 from tailrace.policy.keys import Key, Remembered, key_function
 
 WRITE_S = 0.25
-"""How often what was recorded is written: what a killed worker's recording lacks at most."""
+"""Interval of writes, and so the most that is missing from the recording of a killed worker."""
 
 BEHIND = 16_384
-"""Tuples of one task that may wait to be written: some megabytes."""
+"""Unwritten tuples of one task, at most: a few megabytes."""
 
 AT_ONCE = 256
-"""Tuples in one block. Between blocks other threads get their turn."""
+"""Tuples per block. Between two blocks the writer yields to other threads."""
 
 SMALL = 256
-"""Characters or bytes up to which the content of a tuple without a key is hashed: a microsecond at most."""
+"""A tuple without a key is hashed by content up to this many characters or bytes, which takes a microsecond at most."""
 
 Ran = tuple[int, int, int, int, int, int]
-"""What a tuple did: all columns but the first. Flat, because the interpreter's collector need not look into that."""
+"""One executed tuple: all columns but the first. A tuple of ints, which the garbage collector need not track."""
 
 
 class Recorder:
-    """Records one epoch of one worker. It is the ``TaskObserver`` of its tasks."""
+    """The recording of one worker process. It is the ``TaskObserver`` of its tasks."""
 
     def __init__(
         self, folder: str, header: dict[str, Any], plan: Plan, clock: Clock, complain: Callable[[str], None]
@@ -63,7 +63,7 @@ class Recorder:
         self._thread = threading.Thread(target=self._write_on, name="record", daemon=True)
         self._thread.start()
 
-    # -- as an observer of tasks
+    # -- the interface of a TaskObserver
 
     def stage(self, task: Task, number: int, stage: Stage, wiring: Wiring) -> Stage:
         if number != task.number:
@@ -86,7 +86,7 @@ class Recorder:
         return log
 
     def _stamp(self, task: Task) -> None:
-        """Have the task's own queue say when a bundle came. One that others draw from does anyway."""
+        """Replace the task's own queue by one that records arrival times. A shared queue records them anyway."""
         task.new_queue = partial(StampedQueue, self._clock)
         if task.tap is None:
             task.queue = task.new_queue()
@@ -104,7 +104,7 @@ class Recorder:
             self.write()
 
     def write(self) -> None:
-        """Write all that has been recorded. Any thread may."""
+        """Write everything that has been recorded. Any thread may call this."""
         with self._lock:
             for log in self._logs:
                 while log.rows:
@@ -121,7 +121,7 @@ class Recorder:
             self._complain(f"the recording ends here: {error}; the run goes on")
 
     def close(self) -> None:
-        """The tasks have ended, in order."""
+        """Finish the recording. The tasks must have ended."""
         self._closing.set()
         self._thread.join()
         self.write()
@@ -151,7 +151,7 @@ def _create(path: Path, start: bytes) -> int:
 
 
 class StampedQueue(deque[Any]):
-    """A task's queue that knows when the bundle was put in that was taken out last. Any thread may put some in."""
+    """A task's queue that remembers when the bundle that was taken last had arrived. Any thread may append."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class StampedQueue(deque[Any]):
 
 
 class _TupleLog:
-    """What one task has run and nobody has written yet. Used by the task's thread and by whoever writes."""
+    """Executed tuples of one task that are not written yet. The task's thread adds, the writing thread takes."""
 
     def __init__(self, number: int, write: Callable[[], None]) -> None:
         self._number = number
@@ -184,14 +184,14 @@ class _TupleLog:
             self._write()
 
     def take(self) -> bytes:
-        """The oldest rows, as a block. Only one thread at a time may take."""
+        """The oldest rows as a block. Only one thread at a time may call this."""
         taken = self.rows.popleft
         rows = [taken() for _ in range(min(AT_ONCE, len(self.rows)))]
         return block(TUPLES, ([self._number] * len(rows), *zip(*rows, strict=True)))
 
 
 class _RootLog:
-    """Roots of one source task that have completed."""
+    """Completed roots of one source task that are not written yet."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -206,10 +206,9 @@ class _RootLog:
 
 
 class _RecordedStage:
-    """A stage, and a log of what it runs. ``leads`` is its task, if the stage leads the unit.
+    """Wraps a stage and logs the tuples that it runs. ``leads`` is its task, if the stage is the first of its unit.
 
-    A sink that is committing holds what comes, and has not measured it when ``run`` returns: that is logged as taking
-    no time.
+    A committing sink only buffers its tuples: they are logged with a duration of 0.
     """
 
     def __init__(
@@ -251,14 +250,14 @@ class _RecordedStage:
 
 
 class _RecordedCalls:
-    """Calls of a task that has several under way."""
+    """Logs the calls of a task that runs several at once."""
 
     def __init__(self, task: Task, clock: Clock, key_of: Callable[[Any], int], log: _TupleLog) -> None:
         self._task = task
         self._clock = clock
         self._key_of = key_of
         self._add = log.add
-        self._received_ns: dict[OpenBundle, int] = {}  # of bundles that are open
+        self._received_ns: dict[OpenBundle, int] = {}  # of each open bundle
 
     def opened(self, bundle: OpenBundle) -> None:
         self._received_ns[bundle] = _received_ns(self._task)
@@ -272,7 +271,7 @@ class _RecordedCalls:
 
 
 def _received_ns(task: Task) -> int:
-    """When the bundle came that the task has taken last. At a switch, what waits comes once more."""
+    """When the bundle that the task took last had arrived. A switch of techniques requeues bundles with a new time."""
     queue = task.queue
     assert isinstance(queue, StampedQueue | Tap)
     return queue.received_ns
@@ -282,7 +281,7 @@ def _received_ns(task: Task) -> int:
 
 
 def key_hash(key_of: Callable[[Any], Any]) -> Callable[[Any], int]:
-    """The stable hash of a tuple's key. A tuple without one has been refused by the grouping before it gets here."""
+    """A function for the stable hash of a tuple's key. The grouping has already refused tuples without a key."""
     hashes = Remembered(stable_hash)
 
     def key(value: Any) -> int:
@@ -295,7 +294,7 @@ def key_hash(key_of: Callable[[Any], Any]) -> Callable[[Any], int]:
 
 
 def content_hash(value: Any) -> int:
-    """The stable hash of a small tuple; 0 for what would take long, or has no hash that is the same everywhere."""
+    """The stable hash of a small tuple; 0 if hashing would take long, or would differ between processes."""
     if _is_small(value):
         return stable_hash(value)
     if type(value) is tuple and len(value) <= MAX_ITEMS and all(map(_is_small, value)):
@@ -304,7 +303,7 @@ def content_hash(value: Any) -> int:
 
 
 def no_hash(value: Any) -> int:
-    """Nobody chooses a task for what comes by a fused edge."""
+    """For fused edges, whose tuples need no choice of a task."""
     return 0
 
 
@@ -318,7 +317,7 @@ def _is_small(value: Any) -> bool:
 
 
 def _key(grouping: Any) -> Key | None:
-    """The key of a grouping, whether it keeps equal ones together or only looks at them."""
+    """The key function of a grouping, if it has one: to route by, or only to estimate costs by."""
     return getattr(grouping, "key", None)
 
 
@@ -326,7 +325,7 @@ def _key(grouping: Any) -> Key | None:
 
 
 def describe(plan: Plan, job_id: str, worker: int, epoch: int, clock: Clock) -> dict[str, Any]:
-    """What a reader must know to understand a worker's recording."""
+    """The header of a worker's recording: what a reader needs to interpret it."""
     return {
         "topology": plan.name,
         "job": job_id,
@@ -366,7 +365,7 @@ def describe(plan: Plan, job_id: str, worker: int, epoch: int, clock: Clock) -> 
 
 
 def _machine() -> str:
-    """Whoever has the same has the same monotonic clock."""
+    """Identifies this machine. Processes with the same value have the same monotonic clock."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
@@ -377,7 +376,7 @@ def _machine() -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """Recordings of two runs in one folder could not be told apart."""
+    """Raise OptionError if the folder holds a recording already: two runs in one folder could not be told apart."""
     if folder.exists() and not folder.is_dir():
         raise OptionError(f"not a folder: record={folder}")
     if any(folder.glob(f"*{SUFFIX}")):
