@@ -17,7 +17,7 @@ from tailrace.policy.groupings.api import HELD
 from tailrace.policy.groupings.feedback import Receiver
 from tailrace.policy.groupings.latency_balanced import Ask
 from tailrace.policy.groupings.load.sampling import some_of
-from tailrace.policy.groupings.pull.receiver import LONGEST_STAY_NS, STAY_NS, Credit, InLine, Revoke
+from tailrace.policy.groupings.pull.receiver import LONGEST_STAY_NS, STAY_NS, Credit, Held, Revoke
 from tailrace.sim.load.policies import itself
 
 MS = MILLISECOND_NS
@@ -137,25 +137,25 @@ def test_a_sketch_learns_of_all_contents_though_it_looks_at_some() -> None:
 
 def test_a_task_grants_at_once_what_it_has_room_for() -> None:
     half = receiver(pull())
-    half.received(0, InLine(0, 0, token=True), MS)
+    half.received(0, Held(0, 0, token=True), MS)
     assert half.outbox == [(1, Revoke())]
     half.outbox.clear()
     half.executed(0, "a", None, MS * 6 // 10, 0, MS)
-    half.hear(0, InLine(50, MS), MS)
+    half.hear(0, Held(50, MS), MS)
     assert half.outbox == [(0, Credit(False))], "one, before it knows how long a trip takes"
     half.outbox.clear()
-    half.received(0, InLine(49, MS), 2 * MS)
+    half.received(0, Held(49, MS), 2 * MS)
     half.executed(0, "b", None, MS * 6 // 10, 0, 2 * MS)
     assert half.outbox == [(0, Credit(False, tuples=3))], "a trip is as long as one call and a bit"
 
 
 class Open:
-    """A task with calls so short that it stands open, and who has heard what it said so far."""
+    """A task with calls so short that it gives standing credits, and who has heard what it said so far."""
 
     def __init__(self) -> None:
         self.half: Any = receiver(pull())
         self.half._round_trip_ns, self.half._duration_ns = float(MS), MS / 8
-        self.half.received(0, InLine(0, 0, token=True), MS)
+        self.half.received(0, Held(0, 0, token=True), MS)
         self.run(1, MS // 8)
 
     def run(self, tuples: int, each_ns: int) -> None:
@@ -169,20 +169,20 @@ class Open:
 
 def test_a_task_with_very_short_calls_stands_open() -> None:
     task = Open()
-    assert task.said() == [(0, Credit(True, tuples=5, open=True)), (1, Credit(True, tuples=4, open=True))]
+    assert task.said() == [(0, Credit(True, tuples=5, standing=True)), (1, Credit(True, tuples=4, standing=True))]
     task.half.received_many(0, 3, MS)
-    task.half.hear(1, InLine(9, MS), MS)
+    task.half.hear(1, Held(9, MS), MS)
     assert task.said() == [], "three are here and two may come, whoever waits"
     task.run(2, MS // 8)
     assert task.said() == [], "not for so few"
     task.run(1, MS // 8)
-    assert task.said() == [(0, Credit(True, tuples=3, open=True))]
+    assert task.said() == [(0, Credit(True, tuples=3, standing=True))]
 
 
 def test_a_task_that_stood_open_grants_nothing_before_it_has_all_its_tokens_back() -> None:
     task = Open()
     task.said()
-    task.half.hear(1, InLine(2, MS), MS)
+    task.half.hear(1, Held(2, MS), MS)
     task.half.received_many(0, 2, MS)
     task.run(1, 100 * MS)
     task.run(1, 100 * MS)
@@ -190,23 +190,23 @@ def test_a_task_that_stood_open_grants_nothing_before_it_has_all_its_tokens_back
     task.half.received_many(1, 1, MS)  # it was on its way
     task.half.executed_many(1, range(1), [100 * MS], 0, 2 * MS)
     assert task.said() == []
-    task.half.hear(1, InLine(1, MS, revoked=True), 3 * MS)
+    task.half.hear(1, Held(1, MS, revoked=True), 3 * MS)
     assert task.said() == [(1, Credit(False))]
-    task.half.hear(0, InLine(0, 0, revoked=True), 3 * MS)
+    task.half.hear(0, Held(0, 0, revoked=True), 3 * MS)
     assert task.said() == [], "it is busy, and has none to revoke"
 
 
 def test_what_is_sent_to_a_task_that_stands_open_says_nothing() -> None:
     half = pull().bind(2, Random(1))
     half.tick(MS)
-    assert list(half.hear(0, Credit(True, tuples=4, open=True), MS)) == []
-    assert list(half.hear(1, Credit(True, tuples=2, open=True), MS)) == []
+    assert list(half.hear(0, Credit(True, tuples=4, standing=True), MS)) == []
+    assert list(half.hear(1, Credit(True, tuples=2, standing=True), MS)) == []
     assert list(half.choose_many("abcde")) == [0, 1, 0, 1, 0], "in turn"
     assert not half.attached
     half.hear(0, Revoke(answer=True), MS)
-    assert half.credits == 0 and half.outbox == [(0, InLine(0, 0, revoked=True))]
+    assert half.credits == 0 and half.outbox == [(0, Held(0, 0, revoked=True))]
     assert list(half.hear(0, Credit(True), MS)) == []
-    assert list(half.choose_many("fg")) == [0, HELD] and half.attached == [(0, InLine(0, 0, token=True))]
+    assert list(half.choose_many("fg")) == [0, HELD] and half.attached == [(0, Held(0, 0, token=True))]
 
 
 class LateTask:
@@ -218,22 +218,22 @@ class LateTask:
         self.now_ns = MS
 
     def run(self, late_ns: int, calls: int = 50) -> bool:
-        """Whether it stands open afterwards."""
+        """Whether it gives standing credits afterwards."""
         self.half.late_ns = late_ns
         for _ in range(calls):
             self.now_ns += MS
-            self.half.received(0, InLine(0, 0, token=True), self.now_ns)
+            self.half.received(0, Held(0, 0, token=True), self.now_ns)
             self.half.executed(0, 0, None, MS, 0, self.now_ns)
             said = list(self.half.outbox)
             self.half.outbox.clear()
             for to, message in said:
                 if isinstance(message, Revoke) and message.answer:
-                    self.half.hear(to, InLine(0, 0, revoked=True), self.now_ns)
-        return bool(self.half._open)
+                    self.half.hear(to, Held(0, 0, revoked=True), self.now_ns)
+        return bool(self.half._standing)
 
 
 @pytest.mark.parametrize("round_trip_ns", [0.0, MS / 2])
-def test_a_task_that_is_told_late_stands_open_for_a_while(round_trip_ns: float) -> None:
+def test_a_task_that_is_told_late_gives_standing_credits_for_a_while(round_trip_ns: float) -> None:
     task = LateTask(round_trip_ns)
     assert not task.run(0)
     assert not task.run(MS // 2), "it waits less for that than calls take"
@@ -273,15 +273,15 @@ def test_a_task_makes_room_for_what_it_runs_before_it_is_told(late_ns: int, room
 def test_nobody_tells_a_task_that_stands_open_who_waits() -> None:
     half = pull().bind(3, Random(1))
     half.tick(MS)
-    assert list(half.hear(0, Credit(True, open=True), MS)) == []
+    assert list(half.hear(0, Credit(True, standing=True), MS)) == []
     assert list(half.choose_many("abc")) == [0, HELD, HELD]
     assert [to for to, _ in half.outbox] == [1, 2]
     half.outbox.clear()
-    assert list(half.hear(0, Credit(True, open=True), 9 * MS)) == [0] and not half.attached
+    assert list(half.hear(0, Credit(True, standing=True), 9 * MS)) == [0] and not half.attached
     assert [to for to, _ in half.outbox] == [1, 2], "it is time to tell those again"
     half.outbox.clear()
     half.hear(0, Revoke(answer=True), 9 * MS)
-    assert half.outbox == [(0, InLine(1, 8 * MS, revoked=True))]
+    assert half.outbox == [(0, Held(1, 8 * MS, revoked=True))]
 
 
 def test_a_sender_returns_what_it_has_nothing_for() -> None:
@@ -290,8 +290,8 @@ def test_a_sender_returns_what_it_has_nothing_for() -> None:
     assert list(half.choose_many(["a", "b"])) == [HELD, HELD]
     half.outbox.clear()
     assert list(half.hear(0, Credit(False, ahead=True, tuples=5), MS)) == [0, 0]
-    assert half.attached == [(1, InLine(0, 0))]
-    assert (0, InLine(0, 0, returned=3)) in half.outbox and half.credits == 0
+    assert half.attached == [(1, Held(0, 0))]
+    assert (0, Held(0, 0, returned=3)) in half.outbox and half.credits == 0
 
 
 @given(drawn=batches)
@@ -312,7 +312,7 @@ def test_what_was_granted_comes_or_is_returned_and_then_all_have_tokens(drawn: l
         half.outbox.clear()
 
     for place, (sender, waiting) in enumerate(drawn):
-        half.hear(sender, InLine(waiting, MS), place * MS)
+        half.hear(sender, Held(waiting, MS), place * MS)
         read()
         assert not granted or not tokens, "who is busy has no tokens out"
         while granted:
@@ -320,7 +320,7 @@ def test_what_was_granted_comes_or_is_returned_and_then_all_have_tokens(drawn: l
             come = tuples - tuples // 3
             half.received_many(to, come, place * MS)
             if come < tuples:
-                half.hear(to, InLine(0, 0, returned=tuples - come), place * MS)
+                half.hear(to, Held(0, 0, returned=tuples - come), place * MS)
             read()
             half.executed_many(to, range(come), [MS * 6 // 10] * come, 0, place * MS)
             read()

@@ -1,15 +1,21 @@
 """Adaptive timeout: hedge the slowest roots, as many as the budget pays for.
 
-Du and Gupta (2016) take p90, p95 or p99.9 of the last second for a timeout, by how long the tail is beside the body
-(``algorithm_1``): the cautious choices are there to keep hedges few. A budget does that by itself, and by what hedges
-really cost. So with a budget a root is late when it is slower than nine in ten would be without hedges, or takes twice
-the median, whichever is sooner; or slower than the quantile that the budget can pay for, if that is later. What it can
-pay for is known for the timeout there was. At a shorter one hedges cost less: more of what they race still waits in
-queues, and is spared. So as long as much of the budget is left and most hedges are first, twice as many are tried.
-Without a budget, the timeout is what Algorithm 1 says.
+Decides, once a second, from what age on a root is late: from the latencies of completed roots and from what the budget
+can pay for. Law: that of ``Hedger``.
 
-Twice the median, because one stall holds up whatever queues behind it. Where more than a tenth is held up, p90 is how
-long that waits, not how long roots take; where it is about a tenth, p90 is now the one, now the other.
+Du and Gupta (2016) take p90, p95 or p99.9 of the last second as the timeout, depending on how long the tail is compared
+with the body (``algorithm_1``). Their cautious choices keep hedges few. Here a budget does that, by what hedges really
+cost, so this rule differs from the paper:
+
+- A root is late when it is slower than nine in ten would be without hedges, or than twice the median, whichever is
+  sooner; but not before the quantile that the budget can pay for.
+- What the budget can pay for is known for the current timeout only. At a shorter timeout hedges cost less, because more
+  of the work that they race still waits in queues and can be thrown away. While much of the budget is left and most
+  hedges win, the rule therefore tries twice as many.
+- Without a budget, the timeout is the paper's.
+
+Twice the median is there because one stall holds up all that queues behind it. If more than a tenth of the roots is
+held up, p90 is the length of a stall, and if it is about a tenth, p90 jumps between the two.
 """
 
 from __future__ import annotations
@@ -26,16 +32,16 @@ from tailrace.policy.hedging.timeouts import TimedHedger
 PERIOD_NS = SECOND_NS
 MEDIAN, MOST = 0.5, 0.9
 LATE = 2
-"""Times the median: the paper's own measure of a tail that is long beside the body."""
+"""Multiple of the median. The paper uses the same factor to tell a long tail from a short one."""
 
 LEFT_OVER = 2
-"""Times what the budget is known to pay for, while much of it is left and hedges are lucky."""
+"""Multiple of what the budget is known to pay for, tried while much of it is left and hedges are lucky."""
 
 SHARES = (0.9, 0.95, 0.99, 0.999)
 
 
 def algorithm_1(p90: float, p95: float, p99: float, p999: float) -> float:
-    """The paper's choice of a timeout."""
+    """The timeout that the paper chooses."""
     if p99 > 2 * p90:
         return p90
     if p999 > 2 * p95:
@@ -48,7 +54,7 @@ class _AdaptiveHedger(TimedHedger):
         super().__init__(UNSEEN, limits)
         self._budgeted = limits.share is not None
         self._latencies = Latencies()
-        self._ends_ns: int | None = None  # of the period
+        self._ends_ns: int | None = None  # end of the current period
 
     def took(self, latency_ns: int, hedge: bool) -> None:
         self._latencies.add(latency_ns, censored=hedge)
@@ -74,7 +80,7 @@ class _AdaptiveHedger(TimedHedger):
         return max(found[payable], min(found[MOST], LATE * found[MEDIAN]))
 
     def next_ns(self) -> float:
-        """A period that ends may shorten the timeout."""
+        """The end of a period may shorten the timeout, so it is a time to wake up at."""
         next_ns = super().next_ns()
         return next_ns if self._ends_ns is None or self.pending.is_empty() else min(next_ns, self._ends_ns)
 

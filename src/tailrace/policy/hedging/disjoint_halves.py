@@ -1,10 +1,10 @@
-"""Where tuples go behind the first edge while roots are hedged: one incarnation to one side, the next to the other.
+"""Where tuples of hedged roots go behind the first edge: first emissions to one half of the tasks, hedges to the other.
 
-Whoever sends the second copy of a tuple further down is another task than the one that sent the first, and does not
-know where that went. What both know is the number of the emission. So the tasks of an operator are two sides, and the
-number says on which side the first incarnation's tuple is: that of the hedge goes to the other, and not behind the
-stall that it is meant to pass. On each side tuples take turns. A second hedge goes to the side of the first
-incarnation again, where it may meet that: to keep three apart takes three sides, each with fewer tasks to take turns.
+Further down, the second copy of a tuple is sent by another task than the first copy, and that task does not know where
+the first copy went. Both know the emission number. The tasks of an operator are therefore divided into two halves, and
+the number decides in which half the tuples of the first emission are; those of the hedge go to the other half, away
+from the stall that it is meant to pass. Within a half, tuples take turns. A second hedge uses the half of the first
+emission again and may meet it: to keep three apart would take three parts with fewer tasks each.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from tailrace.policy.hashing import stable_hash
 
 
 class DisjointHalves:
-    """One sender's choices along one edge of which any task may have any tuple.
+    """One sender's choices along one shuffled edge.
 
-    Law: an incarnation and the next never get the same task, whoever sends them. The tasks of a side take turns. Of as
-    many emissions in a row as there are tasks, each side gets as many as it has tasks; of others that by chance.
+    Law: an emission and the hedge that follows it never get the same task, whichever tasks send them. The tasks of a
+    half take turns. Of any ``tasks`` emissions that begin at a multiple of ``tasks``, each half gets as many as it has
+    tasks.
     """
 
     def __init__(self, tasks: int, salt: int, start: int) -> None:
         self._tasks = tasks
-        self._salt = salt  # of the edge: senders agree on it, and other edges split roots in other ways
+        self._salt = salt  # the same for all senders of an edge, and different for each edge
         self._near = tasks // 2
-        self._turns = [start, start]  # of either side; it differs between senders, so that they do not march in step
+        self._turns = [start, start]  # of each half; they differ between senders, so that these do not move in step
 
     def choose(self, emission: int, hedge: int) -> int:
-        """The task for a tuple of this emission, or of the how-many-th hedge that races it."""
+        """The task for a tuple of ``emission``, or of its first or second hedge. ``hedge``: 0, 1 or 2."""
         block = stable_hash(emission // self._tasks ^ self._salt)
         near = (emission + block) % self._tasks < self._near
         if hedge % 2:

@@ -1,12 +1,13 @@
-"""Adaptive timeout as Du and Gupta (2016) built it on Storm, to compare with.
+"""The adaptive timeout as Du and Gupta (2016) built it on Storm, to compare with.
 
-Algorithm 1 over the latencies of each second, as they come: no budget, no gate, and the weaknesses of that build.
+Decides as Algorithm 1 of the paper does, from the latencies of each second as they come: no budget, no gate. Law: that
+of ``Hedger``. The weaknesses of the original are kept:
 
-- A root's age is kept in Storm's two buckets, the older of which is emptied once in a timeout: it is replayed anywhere
-  between one timeout and two after its emission.
-- The latency of a replayed root counts from the replay. The faster replays are, the shorter the next timeout.
-- A replay goes wherever the grouping sends it, perhaps behind the first incarnation, and what comes too late is run all
-  the same (``cancels`` is false).
+- The ages of roots are kept in Storm's two buckets, the older of which is emptied once in each timeout. A root is
+  replayed anywhere between one and two timeouts after its emission.
+- The latency of a replayed root counts from the replay. The faster replays are, the shorter the next timeout becomes.
+- A replay goes wherever the grouping sends it, perhaps behind the first emission, and emissions that come too late are
+  run all the same (``cancels`` is false).
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from tailrace.policy.hedging.latencies import UNSEEN, quantiles
 
 class _StormHedger:
     def __init__(self) -> None:
-        self._pending: dict[int, int] = {}  # root -> its last emission
+        self._pending: dict[int, int] = {}  # root -> time of its last emission
         self._replayed: set[int] = set()
-        self._young: dict[int, None] = {}  # in the order of emission
+        self._young: dict[int, None] = {}  # the younger bucket, in the order of emission
         self._old: dict[int, None] = {}
         self._latencies: list[int] = []
         self._timeout_ns = UNSEEN
         self._rotated_ns = 0
-        self._ends_ns: int | None = None  # of the period
+        self._ends_ns: int | None = None  # end of the current period
 
     def emitted(self, root: int, now_ns: int) -> None:
         self._pending[root] = now_ns

@@ -1,4 +1,7 @@
-"""Fixed timeout: hedge every root that is older than a given age."""
+"""Fixed timeout: hedge every root that is older than a given age, as far as the budget allows.
+
+Law: that of ``Hedger``.
+"""
 
 from __future__ import annotations
 

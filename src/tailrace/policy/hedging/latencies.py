@@ -1,10 +1,10 @@
-"""Quantiles of how long roots take by themselves, although the slow ones are hedged.
+"""Quantiles of how long roots would take without hedges, although the slow ones are hedged.
 
-A root whose hedge was first would have taken *at least* so long: its sample is censored. Leaving such roots out, as
-Karn's rule does, leaves out just the slow ones: quantiles fall, the timeout with them, and yet more are left out. To
-take them at face value hides the tail that hedging cuts off. Kaplan and Meier's estimate does neither: each sample that
-is not censored takes its share of those that took as long or longer. It holds because a hedge knows nothing of the
-incarnation it races.
+A root that a hedge completed would have taken *at least* that long: its sample is censored. To leave censored samples
+out, as Karn's rule does, leaves out just the slow roots: the quantiles fall, the timeout with them, and more samples
+are left out. To take them at face value hides the tail that hedging cuts off. The estimate of Kaplan and Meier does
+neither: each uncensored sample takes its share of all that took as long or longer. It is valid because whether a hedge
+is fast does not depend on the emission that it races.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 ENOUGH = 1_000
-"""Samples that a quantile of 99.9% needs. If the last period has fewer, those before it count too ..."""
+"""Samples that an estimate of p99.9 needs. If the last period has fewer, earlier periods are used as well."""
 
 MAX_PERIODS = 10
-"""... up to so many."""
+"""The most periods that are used."""
 
 FEWEST = 20
-"""Samples below which nothing is said."""
+"""With fewer samples there is no estimate."""
 
 UNSEEN = float("inf")
 
@@ -35,17 +35,17 @@ class Latencies:
         self._periods[-1].append((latency_ns, censored))
 
     def end_period(self, shares: Sequence[float]) -> list[float]:
-        """The quantiles at these shares, which ascend; ``UNSEEN`` where no sample was so slow for certain."""
+        """The quantiles at ``shares``, which must ascend; ``UNSEEN`` where no uncensored sample was that slow."""
         periods = self._periods
         while len(periods) > 1 and sum(map(len, periods)) - len(periods[0]) >= ENOUGH:
             periods.popleft()
-        samples = sorted(chain.from_iterable(periods))  # of equal latency the censored come last
+        samples = sorted(chain.from_iterable(periods))  # among equal latencies, censored samples come last
         periods.append([])
         return quantiles(samples, shares) if len(samples) >= FEWEST else [UNSEEN] * len(shares)
 
 
 def quantiles(samples: Sequence[tuple[int, bool]], shares: Iterable[float]) -> list[float]:
-    """Of (latency, censored) in ascending order."""
+    """The quantiles of (latency, censored) pairs, which must be sorted, at ascending shares."""
     found: list[float] = []
     position, surviving, latency_ns = 0, 1.0, UNSEEN
     for share in shares:

@@ -1,9 +1,10 @@
-"""Where a hedge goes: to the task at which the least waits, as far as its source knows.
+"""Where a hedge goes at the first edge: to the task at which the least waits, as far as its source knows.
 
-A hedge that lands behind another stall is as late as the root it is for, so any other task will not do. A source hears
-when its roots are complete, and tasks run things in the order in which they came. So whatever was sent to a task before
-something of which one has heard since is done, or thrown away; what was sent after it may still wait. Roots that a
-hedge elsewhere has completed say nothing: their first incarnation may be what the task is stuck in.
+A hedge that lands behind another stall is as late as the root that it is for, so not just any other task will do. A
+source learns when its roots complete, and tasks run tuples in the order in which they came. Once an emission that was
+sent to a task has completed, everything that was sent to that task before it has been run or thrown away; what was sent
+after it may still wait. A root that a hedge completed elsewhere says nothing about the task of its first emission,
+which may be stuck in it.
 """
 
 from __future__ import annotations
@@ -12,51 +13,51 @@ from collections.abc import Container, Iterable
 
 
 class LeastWaiting:
-    """What one source task has sent along one edge of which any task may have any tuple.
+    """What one source task has sent along one shuffled edge, and what of it may still wait at which task.
 
-    Law: a hedge goes to a task at which no more waits than at any other but those it must avoid, or than at any at all
-    if these are all; equals take turns.
+    Law: a hedge goes to a task at which the least waits among those that it need not avoid, or among all tasks if it
+    has to avoid each; ties are broken in turn.
     """
 
     def __init__(self, tasks: int) -> None:
         self._tasks = tasks
         self._sent = [0] * tasks
-        self._heard = [0] * tasks  # of what was sent, how many when the newest was that one has heard of
-        self._places: dict[int, tuple[int, int]] = {}  # incarnation -> its task, and the how-many-th it is there
+        self._heard = [0] * tasks  # of what was sent, how many up to the newest that has completed
+        self._places: dict[int, tuple[int, int]] = {}  # emission -> its task, and its position among all sent there
         self._turn = 0
 
-    def sent(self, incarnation: int, task: int) -> None:
+    def sent(self, emission: int, task: int) -> None:
         self._sent[task] += 1
-        self._places[incarnation] = (task, self._sent[task])
+        self._places[emission] = (task, self._sent[task])
 
     def waiting(self, task: int) -> int:
         return self._sent[task] - self._heard[task]
 
     def choose(self, avoid: Container[int | None]) -> int:
-        """The task for a hedge of what the tasks ``avoid`` have."""
+        """The task for a hedge. ``avoid``: the tasks that have other emissions of its root."""
         tasks = self._tasks
         turns = [(self._turn + step) % tasks for step in range(tasks)]
         choice = min([task for task in turns if task not in avoid] or turns, key=self.waiting)
         self._turn = choice + 1
         return choice
 
-    def task_of(self, incarnation: int) -> int | None:
-        place = self._places.get(incarnation)
+    def task_of(self, emission: int) -> int | None:
+        place = self._places.get(emission)
         return None if place is None else place[0]
 
-    def completed(self, winner: int, incarnations: Iterable[int]) -> None:
-        """A root is complete, by one of its incarnations. What was not sent under these eyes is passed over."""
+    def completed(self, winner: int, emissions: Iterable[int]) -> None:
+        """A root is complete by its emission ``winner``. Emissions that were not sent here are ignored."""
         place = self._places.get(winner)
         if place is not None:
             task, number = place
             self._heard[task] = max(self._heard[task], number)
-        self.forget(incarnations)
+        self.forget(emissions)
 
-    def forget(self, incarnations: Iterable[int]) -> None:
-        """Nobody will say when these are complete."""
-        for incarnation in incarnations:
-            self._places.pop(incarnation, None)
+    def forget(self, emissions: Iterable[int]) -> None:
+        """Stop tracking emissions whose completion will not be reported."""
+        for emission in emissions:
+            self._places.pop(emission, None)
 
     def __len__(self) -> int:
-        """Incarnations of roots that are not complete."""
+        """The number of emissions that are tracked."""
         return len(self._places)

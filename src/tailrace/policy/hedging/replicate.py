@@ -1,4 +1,7 @@
-"""Blind replication: a random share of the roots is emitted twice at once, whether they will be slow or not."""
+"""Blind replication: a random share of the roots is emitted twice at once, whether they will be slow or not.
+
+A baseline of Du and Gupta (2016). Law: that of ``Hedger``.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class _Replicator:
         self._fraction = fraction
         self._random = rng.random
         self._budget = Budget(limits)
-        self._drawn: dict[int, None] = {}  # to be emitted again now, in order
+        self._drawn: dict[int, None] = {}  # roots to emit again now, in order
         self._pending: dict[int, bool] = {}  # root -> whether it is replicated
 
     def emitted(self, root: int, now_ns: int) -> None:
@@ -34,7 +37,7 @@ class _Replicator:
         self._budget.observed(load, now_ns)
 
     def due(self, now_ns: int) -> Sequence[int]:
-        """What cannot be paid for at once is not replicated."""
+        """A root that the budget cannot pay for now is never replicated."""
         copies = []
         for root in self._drawn:
             if self._budget.affords():

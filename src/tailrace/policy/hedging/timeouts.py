@@ -1,7 +1,7 @@
-"""Roots of one source task that take too long, oldest first, and the hedger that hedges them by a timeout.
+"""Hedging by a timeout: the pending roots of one source task, oldest first, and the hedger that goes by their age.
 
-A hedge may hang like any other emission. Where it is luck that makes roots slow, which shows in most hedges being
-first, one that is late itself is hedged once more.
+A hedge may hang like any other emission. If roots are slow by chance, which shows in most hedges winning, a hedge that
+is late itself is hedged once more.
 """
 
 from __future__ import annotations
@@ -16,53 +16,53 @@ from tailrace.policy.hedging.latencies import UNSEEN
 class Pending:
     """Roots that are not complete, by how many hedges they have.
 
-    Law: none has more than ``MOST_HEDGES``, however often it is emitted anew after a loss.
+    Law: no root has more than ``MOST_HEDGES``, however often recovery emits it again.
     """
 
     def __init__(self) -> None:
-        # root -> when its newest incarnation was emitted, in that order
+        # By number of hedges: root -> time of its newest emission, in that order.
         self._waiting: list[dict[int, int]] = [{} for _ in range(MOST_HEDGES + 1)]
-        self._emitted: dict[int, int] = {}  # hedged root -> when it was emitted, hedges aside
+        self._emitted: dict[int, int] = {}  # hedged root -> time of its last emission that was not a hedge
 
     def emitted(self, root: int, now_ns: int) -> None:
-        line = self._waiting[0]
+        waiting = self._waiting[0]
         if root in self._emitted:
             self._emitted[root] = now_ns
-            line = next(line for line in self._waiting if root in line)
-        line.pop(root, None)
-        line[root] = now_ns
+            waiting = next(waiting for waiting in self._waiting if root in waiting)
+        waiting.pop(root, None)
+        waiting[root] = now_ns
 
     def is_empty(self) -> bool:
-        """Is there no root that may be hedged?"""
+        """Whether no root may be hedged any more."""
         return not any(self._waiting[:MOST_HEDGES])
 
     def since_ns(self, hedges: int) -> float:
-        """Since when the newest incarnation of any root with so many hedges is under way; ``UNSEEN``: there is none."""
+        """Time of the oldest newest emission among roots with so many hedges; ``UNSEEN`` if there are none."""
         return next(iter(self._waiting[hedges].values()), UNSEEN)
 
     def hedge(self, hedges: int, now_ns: int) -> int:
-        """One more for the root with so many that has waited longest."""
-        line = self._waiting[hedges]
-        root = next(iter(line))
-        self._emitted.setdefault(root, line.pop(root))
+        """Give one more hedge to the root that has waited longest among those with so many. Returns the root."""
+        waiting = self._waiting[hedges]
+        root = next(iter(waiting))
+        self._emitted.setdefault(root, waiting.pop(root))
         self._waiting[hedges + 1][root] = now_ns
         return root
 
     def completed(self, root: int) -> tuple[int, int]:
-        """When it was emitted, and how often it was hedged."""
+        """Forget the root. Returns when it was emitted, and how often it was hedged."""
         emitted_ns = self._waiting[0].pop(root, None)
         if emitted_ns is not None:
             return emitted_ns, 0
-        hedges = next(hedges for hedges, line in enumerate(self._waiting) if root in line)
+        hedges = next(hedges for hedges, waiting in enumerate(self._waiting) if root in waiting)
         del self._waiting[hedges][root]
         return self._emitted.pop(root), hedges
 
 
 class TimedHedger:
-    """Hedges roots whose newest incarnation is older than a timeout, to the nanosecond, as far as the budget goes.
+    """Hedges roots whose newest emission is older than a timeout, exact to the nanosecond, as far as the budget allows.
 
-    All have the same timeout, so the oldest is the next to be due, and the first to be hedged when there is money
-    again; those without a hedge before the others.
+    All roots have the same timeout, so the oldest is the next to be due, and the first to be hedged when the budget
+    allows it again. Roots without a hedge come before the others.
     """
 
     def __init__(self, timeout_ns: float, limits: Limits) -> None:
@@ -76,10 +76,10 @@ class TimedHedger:
     def completed(self, root: int, now_ns: int, hedge: bool) -> None:
         emitted_ns, hedges = self.pending.completed(root)
         self.budget.completed(hedges, hedge)
-        self.took(max(0, now_ns - emitted_ns), hedge)  # an earlier incarnation may have been done before it
+        self.took(max(0, now_ns - emitted_ns), hedge)  # an emission from before a loss may complete first
 
     def took(self, latency_ns: int, hedge: bool) -> None:
-        """A root was complete, so long after its first emission."""
+        """A root has completed, so long after it was emitted. For subclasses."""
 
     def observed(self, load: Load, now_ns: int) -> None:
         self.budget.observed(load, now_ns)
@@ -93,7 +93,7 @@ class TimedHedger:
         return due
 
     def _again(self) -> range:
-        """How many hedges a root may have and still get one."""
+        """The numbers of hedges that a root may have and still get one more."""
         return range(MOST_HEDGES if self.budget.lucky() else 1)
 
     def state(self) -> HedgerState:
@@ -104,5 +104,5 @@ class TimedHedger:
 
     def wake_ns(self) -> int | None:
         next_ns = self.next_ns()
-        # Without money nothing is due until work brings some in; then `due` is asked anyway.
+        # With an empty budget nothing is due until a root completes, after which `due` is called anyway.
         return None if next_ns == UNSEEN or not self.budget.affords() else int(next_ns)

@@ -1,31 +1,33 @@
 """Pull, or late binding: a tuple stays with its sender until some task has room for it.
 
-Nobody estimates anything. A task that is free takes the oldest tuple it knows of, so that together the senders' lines
-behave as one queue in front of all tasks, which is what exact knowledge of all costs would achieve.
+Decides when a tuple leaves its sender, and for which task, from what tasks say about their room. Nothing is estimated.
+A free task takes the oldest tuple that it knows of, so the held queues of all senders together behave like one queue in
+front of all tasks, as exact knowledge of all costs would. The idea is late binding as in Sparrow (Ousterhout et al.,
+2013); the protocol below is our own. Law: those of ``FeedbackChooser`` and ``Receiver``.
 
-- A task that is idle while nobody waits leaves a *token* with every sender. A sender with a token sends at once; the
-  task then takes its other tokens back. If two senders use tokens of one task at the same moment, one tuple queues.
-- A sender without tokens holds the tuple and, if it is the first in line, tells all tasks. What it sends carries how
-  many are in line behind it and how long the oldest has waited; it tells the tasks that do not get the tuple as well,
-  though not more than once in four milliseconds.
+- An idle task, while nothing waits, leaves a *token* with every sender. A sender with a token sends at once, and the
+  task then revokes its other tokens. If two senders use tokens of one task at the same moment, one tuple queues.
+- A sender without tokens holds the tuple. If it is the first held, the sender tells all tasks. Each tuple that it sends
+  carries how many tuples are still held and how long the oldest has waited. The tasks that do not get the tuple are
+  told as well, though at most once in four milliseconds.
 - A task with room *grants* it to the sender whose oldest tuple has waited longest, for as many tuples as there is room.
-  Of what a sender has nothing in line for by then it keeps a token if the task is idle, and hands back the rest.
-- Room is one tuple, the one being run, and, while plenty wait, as many more as are executed in the time between a grant
-  and its tuple, and before that until the task has been told what it has run. A tuple that waits at a busy task may
-  miss another that gets free, and a task that waits for its grant to come back as a tuple is idle: the longer the trip
-  beside an execution, the fewer are plenty.
+  If the sender no longer holds that many, it keeps a token if the task is idle, and returns the rest of the grant.
+- Room is one tuple, the one being run. While plenty of tuples wait, there is room for as many more as the task runs
+  between a grant and the arrival of its tuple, and before that until it learns what it has run. A tuple that waits at a
+  busy task may miss another task that becomes free; a task that waits for the tuple of a grant is idle. The longer the
+  trip compared with an execution, the fewer tuples are plenty.
 
-Where calls are much shorter than trips, or tasks are told late what they have run, nothing is gained by holding tuples,
-and much is lost by waiting for grants. There a task *stands open*: it leaves every sender as many tokens as it has room
-for, and hands out new ones for what it has run. It need not know who waits, and senders use tokens in turn: what they
-know of queues is too old to go by. When calls get longer a task takes its tokens back, and grants nothing to a sender
-before that has answered.
+Where calls are much shorter than trips, or tasks learn late what they have run, holding tuples gains nothing and
+waiting for grants loses much. There a task gives *standing credits*: it leaves every sender as many tokens as it has
+room for, and hands out new ones for what it has run. It need not know who waits, and senders use these tokens in turn,
+because what they know of queues is too old to go by. When calls become longer, the task revokes its tokens, and grants
+nothing to a sender before the sender has answered.
 
-Grants take several times as many messages as tokens that are good for long, and more messages may be what made a task
-hear so late. So one that is told later than a call takes stands open for a second, and for longer whenever it had to
-open again soon.
+Grants take several times as many messages as standing credits, and messages may be the reason why a task learns so
+late. A task that learns later than a call takes therefore gives standing credits for a second, and for longer each time
+it has to return to them soon.
 
-A sender that is alone knows all this without being told: see ``lone_sender``.
+A lone sender knows all this without being told: see ``lone_sender``.
 """
 
 from __future__ import annotations
@@ -40,13 +42,13 @@ from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
 from tailrace.policy.groupings.api import HELD
 from tailrace.policy.groupings.feedback import FeedbackChooser, Message
 from tailrace.policy.groupings.pull.lone_sender import LoneReceiver, LoneSender, Ran
-from tailrace.policy.groupings.pull.receiver import Credit, InLine, PullReceiver, Revoke
+from tailrace.policy.groupings.pull.receiver import Credit, Held, PullReceiver, Revoke
 
 TOGETHER_NS = 100 * MICROSECOND_NS
-"""Tuples that are held within this time have waited for as long as each other."""
+"""Tuples that are held within this time count as having waited equally long."""
 
 TELL_EVERY_NS = 4 * MILLISECOND_NS
-"""How often a sender tells tasks of its line that do not hear of it otherwise: bounds what that costs."""
+"""A sender tells tasks about its held queue at most once in this time, unless they hear of it otherwise."""
 
 
 class _PullChooser(FeedbackChooser):
@@ -54,17 +56,16 @@ class _PullChooser(FeedbackChooser):
         super().__init__()
         self._tasks = tasks
         self._random = rng.random
-        self._tokens: dict[int, int] = {}  # of each task that has left any
-        self._open: set[int] = set()  # tasks
-        self._alone: LoneSender | None = None  # once it is known that nobody else sends
-        self._line: deque[tuple[int, int]] = deque()  # when tuples were held, and how many of them
-        self._held = 0  # in all
+        self._tokens: dict[int, int] = {}  # by task, without tasks that have left none
+        self._standing: set[int] = set()  # tasks whose tokens are standing credits
+        self._alone: LoneSender | None = None  # set when it is known that no other task sends
+        self._since_ns: deque[tuple[int, int]] = deque()  # since when tuples are held, and how many
+        self._held = 0  # all of them
         self._now_ns = 0
-        self._told_ns = 0  # when all tasks heard of the line
+        self._told_ns = 0  # when tasks were last told about the held queue
 
     @property
     def credits(self) -> int:
-        """Tuples that it may send at once."""
         return sum(self._tokens.values())
 
     def tick(self, now_ns: int) -> None:
@@ -80,27 +81,27 @@ class _PullChooser(FeedbackChooser):
         return choices + [HELD] * held
 
     def _hold(self, tuples: int) -> None:
-        line = self._line
-        if line and self._now_ns - line[-1][0] < TOGETHER_NS:
-            since_ns, others = line.pop()
-            line.append((since_ns, others + tuples))
+        held = self._since_ns
+        if held and self._now_ns - held[-1][0] < TOGETHER_NS:
+            since_ns, others = held.pop()
+            held.append((since_ns, others + tuples))
         else:
-            line.append((self._now_ns, tuples))
+            held.append((self._now_ns, tuples))
         self._held += tuples
         if self._held == tuples:
-            self._tell(None)
+            self._tell_all(None)
 
     def _spend_token(self, position: int) -> int:
-        """In turn of tasks that stand open; else of a random one: others have tokens of the same tasks."""
+        """Standing credits are used in turn, other tokens at random: other senders have tokens of the same tasks."""
         tokens = self._tokens
         task = next(iter(tokens))
-        if task not in self._open:
+        if task not in self._standing:
             task = list(tokens)[int(self._random() * len(tokens))]
         left = tokens.pop(task) - 1
         if left:
-            tokens[task] = left  # behind the others
-        if task not in self._open:
-            self.attached.append((position, InLine(0, 0, token=True)))
+            tokens[task] = left  # now the last in turn
+        if task not in self._standing:
+            self.attached.append((position, Held(0, 0, token=True)))
         return task
 
     def hear(self, task: int, message: Message, now_ns: int) -> Iterable[int]:
@@ -110,23 +111,23 @@ class _PullChooser(FeedbackChooser):
         if isinstance(message, Revoke):
             self._tokens.pop(task, None)
             if message.answer:
-                self._open.discard(task)
-                self.outbox.append((task, self._in_line(token=False)._replace(revoked=True)))
+                self._standing.discard(task)
+                self.outbox.append((task, self._held_now(token=False)._replace(revoked=True)))
             return ()
         assert isinstance(message, Credit), message
-        if message.open:
-            self._open.add(task)
+        if message.standing:
+            self._standing.add(task)
         return (task,) * self._use(task, message)
 
     def _use(self, task: int, credit: Credit) -> int:
-        """How many tuples leave by it. What is left of a grant goes back; one is kept as a token of an idle task."""
+        """Returns how many tuples leave. Unused grants are returned, except for a token if the task is idle."""
         leaving = min(credit.tuples, self._held)
         if leaving:
             self._take(leaving)
-            if not credit.open:
-                self.attached.append((leaving - 1, self._in_line(credit.token)))
+            if not credit.standing:
+                self.attached.append((leaving - 1, self._held_now(credit.token)))
             if self._now_ns - self._told_ns >= TELL_EVERY_NS:
-                self._tell(task)
+                self._tell_all(task)
         left = credit.tuples - leaving
         if not left:
             return leaving
@@ -134,17 +135,16 @@ class _PullChooser(FeedbackChooser):
         if kept:
             self._tokens[task] = self._tokens.get(task, 0) + kept
         if not credit.token:
-            self.outbox.append((task, InLine(0, 0, token=kept > 0, returned=left)))
+            self.outbox.append((task, Held(0, 0, token=kept > 0, returned=left)))
         return leaving
 
     def _take(self, tuples: int) -> None:
-        """The first in line leave it."""
-        line = self._line
+        """The oldest held tuples leave."""
         self._held -= tuples
         while tuples:
-            since_ns, held = line.popleft()
+            since_ns, held = self._since_ns.popleft()
             if held > tuples:
-                line.appendleft((since_ns, held - tuples))
+                self._since_ns.appendleft((since_ns, held - tuples))
                 break
             tuples -= held
 
@@ -154,14 +154,14 @@ class _PullChooser(FeedbackChooser):
             self._alone.hold(self._held)
         return self._alone.hear(task, ran, self._now_ns)
 
-    def _tell(self, but: int | None) -> None:
-        """Tasks that stand open do not ask who waits."""
+    def _tell_all(self, but: int | None) -> None:
+        """Tell all tasks but one about the held queue, except those that gave standing credits."""
         self._told_ns = self._now_ns
-        news = self._in_line(token=False)
-        self.outbox.extend((task, news) for task in range(self._tasks) if task != but and task not in self._open)
+        message = self._held_now(token=False)
+        self.outbox.extend((task, message) for task in range(self._tasks) if task != but and task not in self._standing)
 
-    def _in_line(self, token: bool) -> InLine:
-        return InLine(self._held, self._now_ns - self._line[0][0] if self._held else 0, token)
+    def _held_now(self, token: bool) -> Held:
+        return Held(self._held, self._now_ns - self._since_ns[0][0] if self._held else 0, token)
 
 
 @dataclass(frozen=True)

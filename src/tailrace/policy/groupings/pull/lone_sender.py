@@ -1,9 +1,10 @@
-"""Pull where one task sends all: it sees every tuple go and hears of every call, so nobody needs to ask or to be asked.
+"""Pull where a single task sends: it sees every tuple go and hears of every call, so no task needs to ask.
 
-A task that is free gets the first in line. It is idle from the end of its call until the tuple has come, which is a
-round trip. So while several wait, a task that is busy gets one *ahead*: the one whose call has taken longest, for it is
-the likeliest to be free next, unless that is so long that it seems stuck. Where calls are shorter than trips, a task
-gets as many ahead as it runs in one.
+Decides, for each tuple and whenever a task reports, which task gets the oldest held tuple. A free task gets it at once.
+A task is idle from the end of its call until the next tuple has come, which takes a round trip. While several tuples
+are held, a busy task therefore gets one *ahead*: the task whose call has taken longest, since it is likely to be free
+next, unless the call has taken so long that it seems stuck. Where calls are shorter than trips, a task gets as many
+ahead as it runs during a trip.
 """
 
 from __future__ import annotations
@@ -18,33 +19,33 @@ from tailrace.policy.groupings.api import FIRST, HELD
 from tailrace.policy.groupings.feedback import Message, Receiver
 
 MAX_AHEAD = 256
-"""Tuples that a task has beyond the one it runs: as many as may wait in line."""
+"""Most tuples that a task has beyond the one that it runs: as many as may be held."""
 
 PLENTY = 2
-"""Tuples in line of which one goes ahead. Found by simulation: one is too few, because a tuple that waits for one task
-may miss another; with three and more tasks wait for tuples more often, which is worse unless calls take seconds."""
+"""Held tuples from which on one goes ahead. Found by simulation. With one, a tuple that waits for one task may miss
+another. With three or more, tasks wait for tuples more often, which is worse unless calls take seconds."""
 
 STUCK = 2
-"""A call that has taken so many times the mean says no longer that it will end soon."""
+"""A call that has taken this many times the mean is not expected to end soon."""
 
-SAY_EVERY_NS = MILLISECOND_NS
-"""A task that has more to run says what it has run once in this time, which bounds what that costs."""
+REPORT_EVERY_NS = MILLISECOND_NS
+"""A task that has more to run reports what it has run at most once in this time."""
 
 MAX_RUN = 32
-"""Tuples that it has run and not told of: half of what may wait for it."""
+"""Most tuples that a task has run and not reported: half of what may wait for it."""
 
 SMOOTHING = 0.1  # of the round trip and the mean duration
 
 
 class Ran(NamedTuple):
-    """From a task, since the last one."""
+    """From a task: what it has run since its last message."""
 
     tuples: int
     busy_ns: int
 
 
 class LoneReceiver(Receiver):
-    """Law: the counts it tells add up to the tuples it was told of."""
+    """Law: the counts that it reports add up to the tuples that it was told of."""
 
     hears_arrivals = False
     arrivals_can_wait = True
@@ -52,10 +53,10 @@ class LoneReceiver(Receiver):
 
     def __init__(self) -> None:
         super().__init__()
-        self.outbox.append((0, Ran(0, 0)))  # by which the sender knows that it is alone
+        self.outbox.append((0, Ran(0, 0)))  # from which the sender learns that it is alone
         self._tuples = 0
         self._busy_ns = 0
-        self._said_ns = 0
+        self._reported_ns = 0
 
     def executed(
         self, sender: int, value: Any, attached: Message | None, duration_ns: int, queued: int, now_ns: int
@@ -73,24 +74,24 @@ class LoneReceiver(Receiver):
     def _count(self, tuples: int, busy_ns: int, queued: int, now_ns: int) -> None:
         self._tuples += tuples
         self._busy_ns += busy_ns
-        if not queued or self._tuples >= MAX_RUN or now_ns - self._said_ns >= SAY_EVERY_NS:
+        if not queued or self._tuples >= MAX_RUN or now_ns - self._reported_ns >= REPORT_EVERY_NS:
             self.outbox.append((0, Ran(self._tuples, self._busy_ns)))
             self._tuples = self._busy_ns = 0
-            self._said_ns = now_ns
+            self._reported_ns = now_ns
 
     def hear(self, sender: int, message: Message, now_ns: int) -> None:
-        """News of a line, from before the sender knew."""
+        """A message about held tuples, from before the sender knew that it is alone."""
 
 
 class LoneSender:
-    """Decides for tuples as they come, and for those in line when a task has told."""
+    """Decides about tuples as they come, and about held ones when a task reports."""
 
     def __init__(self, tasks: int) -> None:
         self._idle = deque(range(tasks))
-        self._there = [0] * tasks  # tuples at each task, or on their way
-        self._since_ns = [0] * tasks  # when the first of them was sent, or became the first
-        self._line = 0
-        self._with_room: list[tuple[int, int, int]] | None = None  # busy tasks, as a heap, until somebody tells
+        self._there = [0] * tasks  # tuples at each task, or on their way to it
+        self._since_ns = [0] * tasks  # when the oldest of them was sent, or became the oldest
+        self._held = 0
+        self._with_room: list[tuple[int, int, int]] | None = None  # busy tasks as a heap, until a task reports
         self._duration_ns = 0.0
         self._round_trip_ns = 0.0
 
@@ -101,16 +102,16 @@ class LoneSender:
         if self._idle:
             self._with_room = None
             return self._give(self._idle.popleft(), now_ns)
-        self._line += 1
+        self._held += 1
         ahead = self._ahead(now_ns)
         return HELD if ahead is None else FIRST - ahead
 
     def hold(self, tuples: int) -> None:
-        """So many came before anybody was known to be there."""
-        self._line += tuples
+        """Tuples were held before the first task reported."""
+        self._held += tuples
 
     def hear(self, task: int, ran: Ran, now_ns: int) -> Iterable[int]:
-        """Where those go that are first in line."""
+        """The tasks for the oldest held tuples."""
         self._measure(task, ran, now_ns)
         self._with_room = None
         if ran.tuples:
@@ -118,20 +119,20 @@ class LoneSender:
             self._since_ns[task] = now_ns
             if not self._there[task]:
                 self._idle.append(task)
-        return self._released(now_ns) if self._line else ()
+        return self._released(now_ns) if self._held else ()
 
     def _released(self, now_ns: int) -> Iterator[int]:
-        while self._line and self._idle:
+        while self._held and self._idle:
             yield self._take(self._idle.popleft(), now_ns)
         while (ahead := self._ahead(now_ns)) is not None:
             yield ahead
 
     def _ahead(self, now_ns: int) -> int | None:
-        """The busy task that gets the first in line, if several wait.
+        """The busy task that gets the oldest held tuple, if several are held.
 
-        Of those with room the one with the fewest tuples, and of these the one whose call has taken longest.
+        Among tasks with room it is one with the fewest tuples, and among these the one whose call has taken longest.
         """
-        if self._line < PLENTY:
+        if self._held < PLENTY:
             return None
         free, most = self._with_room, self._most_there()
         if free is None:
@@ -148,7 +149,7 @@ class LoneSender:
         return None
 
     def _take(self, task: int, now_ns: int) -> int:
-        self._line -= 1
+        self._held -= 1
         return self._give(task, now_ns)
 
     def _give(self, task: int, now_ns: int) -> int:
@@ -158,7 +159,7 @@ class LoneSender:
         return task
 
     def _most_there(self) -> int:
-        """So many tuples may be at a task. Where a trip takes no time nobody is idle for it, so none goes ahead."""
+        """Most tuples that may be at a task. If trips take no time, tasks are never idle, so none goes ahead."""
         if not (self._duration_ns and self._round_trip_ns):
             return 1
         return 1 + min(MAX_AHEAD, 1 + int(self._round_trip_ns / self._duration_ns))
@@ -177,6 +178,6 @@ class LoneSender:
             return
         weight = min(1.0, SMOOTHING * ran.tuples) if self._duration_ns else 1
         self._duration_ns += (ran.busy_ns / ran.tuples - self._duration_ns) * weight
-        if ran.tuples == self._there[task]:  # it ran dry: more could have been there, for all but one call's time
+        if ran.tuples == self._there[task]:  # it ran dry, and was idle for the time that was not spent in its last call
             trip_ns = max(0, now_ns - self._since_ns[task] - ran.busy_ns // ran.tuples)
             self._round_trip_ns += (trip_ns - self._round_trip_ns) * (SMOOTHING if self._round_trip_ns else 1)

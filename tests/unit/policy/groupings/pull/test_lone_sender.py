@@ -18,7 +18,7 @@ from tailrace.policy.groupings.feedback import Message, wants_answer
 from tailrace.policy.groupings.load.reports import Done
 from tailrace.policy.groupings.osg import Reply
 from tailrace.policy.groupings.pull.lone_sender import MAX_AHEAD, MAX_RUN, LoneReceiver, LoneSender, Ran
-from tailrace.policy.groupings.pull.receiver import Credit, InLine
+from tailrace.policy.groupings.pull.receiver import Credit, Held
 from tailrace.runtime.connectors import from_iterable, to_call
 from tailrace.runtime.links.frames import decode_feedback, encode_feedback
 from tailrace.testing.clock import ManualClock
@@ -106,11 +106,11 @@ def test_only_a_grant_must_be_answered_by_a_sender_with_nothing_in_line() -> Non
         *[False] * 3,
     ]
     half = pull().bind(2, Random(1))
-    assert list(half.hear(0, Credit(False), 5)) == [] and half.outbox == [(0, InLine(0, 0, token=True, returned=1))]
+    assert list(half.hear(0, Credit(False), 5)) == [] and half.outbox == [(0, Held(0, 0, token=True, returned=1))]
     half.tick(6)
     assert half.choose_many(["a"]) == [0]  # by what was kept
     assert list(half.hear(1, Credit(False, ahead=True), 7)) == []
-    assert half.outbox.pop() == (1, InLine(0, 0, returned=1)) and half.choose_many(["b"]) == [HELD]
+    assert half.outbox.pop() == (1, Held(0, 0, returned=1)) and half.choose_many(["b"]) == [HELD]
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,7 @@ class Own(tuple[int, ...]):
     """A message of a grouping that the engine has not heard of."""
 
 
-@pytest.mark.parametrize(
-    "message", [Done(1, (2, 3), 0), Ran(1, 5), Credit(True), InLine(1, 2), Reply(1, 2.0), Own((7,))]
-)
+@pytest.mark.parametrize("message", [Done(1, (2, 3), 0), Ran(1, 5), Credit(True), Held(1, 2), Reply(1, 2.0), Own((7,))])
 def test_notes_come_out_as_they_went_in(message: Message) -> None:
     notes: list[FeedbackMessage] = [(3, 1, 7, message), (3, 2, 7, Ran(0, 0))]
     found, sent_ns = decode_feedback(memoryview(encode_feedback(notes, 7)))
