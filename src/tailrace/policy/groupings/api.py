@@ -1,7 +1,7 @@
-"""What a grouping is: the rule that picks the downstream task of a tuple.
+"""The protocols of groupings: the rule that picks the downstream task of each tuple.
 
-Groupings that look at load have a second half at the receiving tasks, and messages between the halves: those are in
-``tailrace.policy.groupings.feedback``.
+Load-aware groupings have a second side at the receiving tasks and messages between the two: see ``feedback``. The laws
+below are checked by ``tailrace.testing.check_grouping``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ ALL = -1
 """A chooser returns this instead of a task index when every task gets the tuple."""
 
 HELD = -2
-"""A ``FeedbackChooser`` returns this when the tuple stays with its sender until some task has room for it."""
+"""A ``FeedbackChooser`` returns this when the sender holds the tuple until some task has room for it."""
 
 FIRST = -3
-"""It returns ``FIRST - task`` when the tuple stays, as the last in line, and the first in line goes to the task."""
+"""It returns ``FIRST - task`` when the tuple joins the held queue and the oldest held tuple goes to the task."""
 
 
 class Chooser(Protocol):

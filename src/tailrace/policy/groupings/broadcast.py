@@ -1,4 +1,4 @@
-"""Broadcast: every downstream task gets every tuple."""
+"""Broadcast: every downstream task gets every tuple. Law: that of ``Grouping``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Fields: tuples with equal keys go to the same task, whoever sends them and whenever."""
+"""Fields: tuples with equal keys go to the same task, by a stable hash of the key, from every sender and at any time.
+
+Law: that of a keyed ``Grouping``.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ class _ByKey:
     def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
         try:
             task_of, key_of = self._task_of, self._key_of
-            return [task_of(key_of(value)) for value in values]  # not map: it ends at a key's StopIteration
+            return [
+                task_of(key_of(value)) for value in values
+            ]  # not map(), which would end at a StopIteration raised by the key function
         except BaseException as error:
             explain_key("fields", self._key, values, error)
             raise

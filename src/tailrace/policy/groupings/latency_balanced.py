@@ -1,8 +1,9 @@
-"""Latency-based load balancing (Du and Gupta 2016, Algorithm 2): slow tasks hand traffic to fast ones, bit by bit.
+"""Latency-based load balancing (Du and Gupta 2016, Algorithm 2): slow tasks hand traffic to fast ones bit by bit.
 
-Once in a period a sender asks the tasks how long tuples took them, from entering the queue until they were run, and
-pairs the fastest with the slowest, the next with the next, and so on. Where two differ by more than a threshold, one
-unit of this sender's traffic moves from the slow to the fast. Senders decide each on their own.
+Decides by the latencies of tuples at tasks, from entering the queue until they have run. Once in a period a sender asks
+all tasks and pairs the fastest with the slowest, the next with the next, and so on. Where two differ by more than a
+threshold, one unit of this sender's traffic moves from the slow task to the fast one. Senders decide independently.
+Laws: those of ``FeedbackChooser`` and ``Receiver``.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from tailrace.policy.numbers import is_number
 
 PERIOD_S, THRESHOLD, UNIT = 5.0, 1.2, 0.01
 ALPHA = 0.5
-"""How much the last period counts in a task's aged latency."""
+"""Weight of the last period in the aged latency of a task."""
 
 UNKNOWN = 0.0
 
 
 class Ask(NamedTuple):
-    """From a sender: how long do tuples take you?"""
+    """From a sender: asks for latencies."""
 
 
 class Took(NamedTuple):
-    """From a task: all its tuples so far, and the sum of their latencies."""
+    """From a task: the number of all its tuples so far, and the sum of their latencies."""
 
     tuples: int
     total_ns: int
@@ -46,7 +47,9 @@ class _Balancer(FeedbackChooser):
         super().__init__()
         self.shares = Shares(tasks, rng.randrange(tasks))
         self._period_ns, self._threshold, self._unit = period_ns, threshold, unit
-        self._phase_ns = rng.randrange(period_ns)  # senders that asked at the same moment would all move at once
+        self._phase_ns = rng.randrange(
+            period_ns
+        )  # senders that asked at the same moment would all move traffic at once
         self._asked_ns: int | None = None
         self._unanswered: set[int] = set()
         self._told = [Took(0, 0)] * tasks
@@ -89,11 +92,11 @@ class _Balancer(FeedbackChooser):
 
 
 class _Timekeeper(Receiver):
-    """Law: what it tells adds up to all tuples and, where they are run in the order of arrival, to their latencies."""
+    """Law: its answers add up to all tuples and, if these run in the order of arrival, to their latencies."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._since_ns: deque[tuple[int, int]] = deque()  # how many came when, and have not been run
+        self._since_ns: deque[tuple[int, int]] = deque()  # (tuples, arrival) of those that have not run
         self._took = Took(0, 0)
 
     def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
@@ -117,7 +120,7 @@ class _Timekeeper(Receiver):
         self._took = Took(before + tuples, total_ns + tuples * now_ns - self._take(tuples))
 
     def _take(self, tuples: int) -> int:
-        """The sum of when the oldest came."""
+        """Remove the oldest. Returns the sum of their arrival times."""
         since_ns, total_ns = self._since_ns, 0
         while tuples:
             came, at_ns = since_ns.popleft()

@@ -1,8 +1,9 @@
-"""Latency-based balancing that takes a second, not minutes: the expected latency of each tuple first, shares second.
+"""Latency-based balancing that adapts within a second, not minutes: expected latencies first, shares second.
 
-A sender knows how many of its tuples each task has in flight and how much time the task took for each while it had any;
-the product is what the next tuple will take. A task far above the least is passed over, which ends an overload before
-any average has moved. Among the others tuples follow shares in proportion to speed.
+Decides by how many of this sender's tuples each task has in flight, and how much time the task took for each while it
+had any; the product is the expected latency of the next tuple. A task far above the smallest is skipped, which ends an
+overload before any average has moved. Among the others, tuples follow shares in proportion to speed. After Du and Gupta
+(2016), from which it keeps the shares only. Laws: those of ``FeedbackChooser`` and ``Receiver``.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from tailrace.policy.groupings.load.shares import Shares
 
 PERIOD_NS = 250 * MILLISECOND_NS
 KEPT = 0.8
-"""Of what was measured, from one period to the next: speeds are over a second or so."""
+"""Share of the measurements that is kept from one period to the next. Speeds are means over about a second."""
 
 CROWDED = 1.5
-"""A task that would take so many times as long as the best is passed over: while one is idle, no tuple waits."""
+"""A task with more than this multiple of the smallest expected latency is skipped."""
 
 DOUBT = 3
-"""Tuples of mean duration that are added to each task's: one slow tuple does not make a slow task."""
+"""Tuples of mean duration that are added to those of each task, so that one slow tuple does not make a slow task."""
 
 QUIET = 4
-"""Periods without a tuple after which a task gets one, to see whether it is still slow."""
+"""Periods without a tuple after which a task gets one, to find out whether it is still slow."""
 
 
 class _Guard(InFlight):
@@ -37,11 +38,11 @@ class _Guard(InFlight):
         super().__init__(tasks)
         self.shares = Shares(tasks, rng.randrange(tasks))
         self._tasks = range(tasks)
-        self._tuple_ns = [1.0] * tasks  # how long each task takes for one
-        self._busy_ns = [0.0] * tasks  # with tuples of this sender in flight
+        self._tuple_ns = [1.0] * tasks  # time that each task takes for one tuple
+        self._busy_ns = [0.0] * tasks  # time with tuples of this sender in flight
         self._done = [0.0] * tasks
         self._tracked_ns = [0] * tasks
-        self._quiet = [0] * tasks  # periods
+        self._quiet = [0] * tasks  # periods without a tuple
         self._now_ns = 0
         self._measured_ns = 0
 

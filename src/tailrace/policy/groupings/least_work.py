@@ -1,8 +1,9 @@
 """Least work left: the task that will be done first, by what is known of every tuple on its way there.
 
-Where ``osg`` adds up estimates for ever and corrects the sum now and then, this keeps the tuples that are in flight,
-each with its price, and strikes them off as they are reported: an error lasts as long as its tuple. Prices come from a
-``CostTable``.
+Decides by the estimated work of all tuples of this sender in flight to each task, and by what other senders have
+queued there. Where ``osg`` adds up estimates for ever and corrects the sum now and then, this keeps the estimated costs
+of tuples in flight and removes them as they are reported, so an error lasts only as long as its tuple. Estimates come
+from a ``CostTable``. No paper. Laws: those of ``FeedbackChooser`` and ``Receiver``.
 """
 
 from __future__ import annotations
@@ -23,47 +24,46 @@ from tailrace.policy.keys import Key, Remembered, checked_key, explain_key, key_
 from tailrace.policy.numbers import is_whole
 
 UNKNOWN_NS = 1
-"""The price of a tuple before anything was executed: with equal prices the fewest tuples are the least work."""
-
+"""Cost of a tuple before anything was executed. With equal costs, the fewest tuples are the least work."""
 
 LATE_NS = 20 * MILLISECOND_NS
-"""So long a task that was late with its last report may be late with the next, and be none the busier for it."""
+"""A task that was late with its last report may be late again for this long without being busier."""
 
 
-class _Line:
-    """What one sender knows of one task's queue."""
+class _TaskQueue:
+    """What one sender knows about the queue of one task."""
 
     __slots__ = ("_behind_ns", "_head_ends_ns", "_late_ns", "_sums_ns", "others_ns", "tuples")
 
     def __init__(self) -> None:
         self.tuples = 0  # of this sender
-        self._sums_ns = [0]  # of all prices up to each of them, oldest first, and before the first
-        self._behind_ns = 0  # all prices but the first
-        self._head_ends_ns = 0
-        self._late_ns = 0  # until when a report may be late
+        self._sums_ns = [0]  # running sums of costs, before the oldest tuple and after each
+        self._behind_ns = 0  # costs of all but the oldest
+        self._head_ends_ns = 0  # when the oldest should be done
+        self._late_ns = 0  # until when reports may be late
         self.others_ns = 0  # work of other senders, when the task last reported
 
     def left_ns(self, now_ns: int) -> int:
-        """Until all of them have been executed.
+        """Expected time until all of them have been executed.
 
-        One that has outlived its price is expected to take as long again as it is late, with all others behind it. But
-        a task that reports late is expected to have gone on to these meanwhile.
+        If the oldest has taken longer than its cost, it is expected to take as long again as it is late, and the others
+        wait behind it. If the task reports late, it is expected to have gone on to the others meanwhile.
         """
         if not self.tuples:
             return 0
         head_ns = self._head_ends_ns - now_ns
         return abs(self._behind_ns + head_ns) if now_ns < self._late_ns else self._behind_ns + abs(head_ns)
 
-    def add(self, price_ns: int, now_ns: int) -> None:
+    def add(self, cost_ns: int, now_ns: int) -> None:
         if self.tuples:
-            self._behind_ns += price_ns
+            self._behind_ns += cost_ns
         else:
-            self._head_ends_ns = now_ns + price_ns
+            self._head_ends_ns = now_ns + cost_ns
         self.tuples += 1
-        self._sums_ns.append(self._sums_ns[-1] + price_ns)
+        self._sums_ns.append(self._sums_ns[-1] + cost_ns)
 
-    def strike(self, count: int, late: bool, now_ns: int) -> None:
-        """The oldest have been executed. If the queue is not first in, first out, the total is right all the same."""
+    def remove(self, count: int, late: bool, now_ns: int) -> None:
+        """Remove the oldest, which have been executed. The number stays right even if the queue is not in order."""
         self.tuples = max(0, self.tuples - count)
         self._late_ns = now_ns + LATE_NS if late else 0
         sums_ns = self._sums_ns
@@ -84,7 +84,7 @@ class _LeastWork(FeedbackChooser):
         self._key = key
         self._item_of = _item_reader(key)
         self._costs = CostTable(tasks, capacity)
-        self._lines = [_Line() for _ in range(tasks)]
+        self._queues = [_TaskQueue() for _ in range(tasks)]
         self._now_ns = 0
         self.estimated = CostTotals()
 
@@ -101,16 +101,16 @@ class _LeastWork(FeedbackChooser):
 
     def _choose(self, item: int) -> int:
         now_ns = self._now_ns
-        prices = self._costs.prices(item)
+        costs = self._costs.costs(item)
         best, best_ns = 0, -1.0
-        for task, line in enumerate(self._lines):
-            end_ns = line.left_ns(now_ns) + line.others_ns + prices[task]
+        for task, queue in enumerate(self._queues):
+            end_ns = queue.left_ns(now_ns) + queue.others_ns + costs[task]
             if best_ns < 0 or end_ns < best_ns:
                 best, best_ns = task, end_ns
-        price_ns = max(UNKNOWN_NS, int(prices[best]))
-        self._lines[best].add(price_ns, now_ns)
-        if prices[best]:
-            self.estimated.add(price_ns)
+        cost_ns = max(UNKNOWN_NS, int(costs[best]))
+        self._queues[best].add(cost_ns, now_ns)
+        if costs[best]:
+            self.estimated.add(cost_ns)
         return best
 
     def hear(self, task: int, message: Message, now_ns: int) -> Sequence[int]:
@@ -118,14 +118,14 @@ class _LeastWork(FeedbackChooser):
         samples = iter(message.samples)
         for item in samples:
             self._costs.add(item, task, next(samples))
-        line = self._lines[task]
-        line.strike(message.tuples, message.late, now_ns)
-        line.others_ns = int(message.others * self._costs.estimate(-1)) if message.others else 0
+        queue = self._queues[task]
+        queue.remove(message.tuples, message.late, now_ns)
+        queue.others_ns = int(message.others * self._costs.estimate(-1)) if message.others else 0
         return ()
 
 
 def _item_reader(key: Key) -> Callable[[Any], int]:
-    """A number for a tuple's key, the same in every process: the key itself if that is one, else its stable hash."""
+    """A function that maps a tuple to a number for its key: the key itself if it is an int, else its stable hash."""
     key_of = key_function(key)
     hash_of = Remembered(stable_hash)
 

@@ -1,7 +1,7 @@
 """Local: task *i* sends to task *i*, which lives in the same worker, by reference and without a queue.
 
-On a running topology local edges are wired, not routed: sender and receiver are fused and no chooser is asked.
-``at`` is for those who route all the same, such as a simulator: it says which task the sender is.
+In a running topology local edges are not routed: sender and receiver are fused and no chooser is asked. Drivers that
+route all the same, such as a simulator, say by ``at`` which task the sender is. Law: that of ``Grouping``.
 """
 
 from __future__ import annotations

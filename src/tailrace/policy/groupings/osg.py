@@ -1,13 +1,14 @@
 """Online shuffle grouping (Rivetti et al., Middleware 2016): the least loaded task by estimated execution time.
 
-Each task sketches how long tuples take it, by content, and sends the sketch when it has become stable. The sender adds
-up what it has assigned to each task, by these estimates, and picks the task with the smallest sum. Estimates err, so
-after every new sketch it asks all tasks, on the next tuple to each, how far off its sum is.
+Decides by sums of estimated execution times. Each task sketches how long tuples take, by content, and sends the sketch
+when it is stable. The sender adds up what it has assigned to each task by these estimates and picks the task with the
+smallest sum. Estimates err, so after every new sketch it asks all tasks, with the next tuple to each, by how much its
+sum is off. Laws: those of ``FeedbackChooser`` and ``Receiver``.
 
 Three options depart from the paper's text. ``idle_counts`` and ``resync`` are in the code that its authors published
-(github.com/rivetti/osg_storm), and in ours unless one says otherwise. By the text alone OSG is slower than round robin
-wherever tasks have time to spare, because its sums know nothing of idle time: a task that once got more has long since
-worked it off, and is still spared.
+(github.com/rivetti/osg_storm) and on by default; ``pooled`` is our own. By the text alone OSG is slower than round
+robin wherever tasks have time to spare, because its sums ignore idle time: a task that was once given more has long
+since done it, and is still avoided.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from tailrace.policy.keys import Key, Remembered, checked_key, explain_key, key_
 from tailrace.policy.numbers import is_number, is_whole
 
 MAX_SAMPLES = 8
-"""Tuples that are sketched of those that a task is told of at once, or one of each sender's. There are more only where
-calls are so short that to sketch each would take a good part of them."""
+"""Most tuples that are sketched of those reported at once, but at least one of each sender. There are more only where
+calls are so short that sketching each would cost a good part of them."""
 
 
 class Matrices(NamedTuple):
@@ -39,16 +40,16 @@ class Matrices(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """On a tuple: what the sender thinks the task has executed, once it has executed this tuple."""
+    """On a tuple: what the sender assumes that the task has executed, up to and including this tuple."""
 
     epoch: int
     cumulated_ns: float
 
 
 class Reply(NamedTuple):
-    """From a task: how much must be added to be right, and which share of the time on the sender's clock besides.
+    """From a task: what the sender must add to its sum, and which share of the time on its own clock in addition.
 
-    Clocks of different machines do not agree, so the time is added by who hears this.
+    Clocks of different machines differ, so the sender adds the time.
     """
 
     epoch: int
@@ -57,7 +58,7 @@ class Reply(NamedTuple):
 
 
 class Stage(Enum):
-    """Of the sending half."""
+    """States of the chooser."""
 
     ROUND_ROBIN = "ROUND_ROBIN"
     SEND_ALL = "SEND_ALL"
@@ -113,7 +114,7 @@ class OsgChooser(FeedbackChooser):
         else:
             task = cumulated.index(min(cumulated))
         estimates = self._estimates[task]
-        assert estimates is not None, "only ROUND_ROBIN does without estimates"
+        assert estimates is not None, "only ROUND_ROBIN works without estimates"
         cost_ns = estimates.of(cells)
         cumulated[task] += cost_ns
         self.estimated.add(cost_ns)
@@ -157,7 +158,7 @@ class OsgChooser(FeedbackChooser):
 
 
 class OsgReceiver(Receiver):
-    """The paper's operator instance. START while it has no snapshot, STABILIZING from then until it sends."""
+    """The paper's operator instance: START while it has no snapshot, STABILIZING from then until it sends."""
 
     arrivals_can_wait = True
     hears_arrivals = False
@@ -168,8 +169,8 @@ class OsgReceiver(Receiver):
         super().__init__()
         self._idle_counts = idle_counts
         self._rng = rng
-        self._told_ns = 0
-        self._samples = 0  # at that time
+        self._reported_ns = 0  # when tuples were last reported
+        self._samples = 0  # tuples sketched at that time
         self._senders = senders
         self._key_of = key_function(key)
         self._shape = shape
@@ -194,8 +195,8 @@ class OsgReceiver(Receiver):
     ) -> None:
         self._cumulated_ns[sender] += sum(durations_ns)
         cells_of, key_of = self._cells_of, self._key_of
-        if now_ns != self._told_ns:
-            self._told_ns, self._samples = now_ns, 0
+        if now_ns != self._reported_ns:
+            self._reported_ns, self._samples = now_ns, 0
         some = some_of(len(values), max(1, MAX_SAMPLES - self._samples), self._rng)
         self._samples += min(len(values), MAX_SAMPLES)
         for value, duration_ns in zip(values[some], durations_ns[some], strict=True):
@@ -216,7 +217,7 @@ class OsgReceiver(Receiver):
             self.outbox.append((sender, Reply(attached.epoch, *self._done(sender, attached.cumulated_ns))))
 
     def _done(self, sender: int, cumulated_ns: float) -> tuple[float, float]:
-        """Of this sender's tuples. If all made up for the work of all, they would overshoot as many times."""
+        """What a sender must add, by its own tuples: if each added the work of all, they would overshoot."""
         if self._idle_counts:
             return -cumulated_ns, 1 / self._senders
         return self._cumulated_ns[sender] - cumulated_ns, 0.0

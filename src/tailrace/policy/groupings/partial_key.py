@@ -1,7 +1,8 @@
-"""Partial key grouping (Nasir et al., ICDE 2015): a key has two tasks, and goes to the less loaded of them.
+"""Partial key grouping (Nasir et al., ICDE 2015): a key has two tasks, and each tuple goes to the less loaded of them.
 
-Half of the order and locality of ``fields``, and a hot key burdens two tasks instead of one. Whoever keeps state by key
-must merge the two halves downstream.
+Decides by a stable hash of the key and by how many of this sender's tuples are in flight to each task; the paper counts
+all tuples ever sent. Compared with ``fields``, a hot key burdens two tasks instead of one, and what tasks keep by key
+must be merged downstream. Laws: those of ``FeedbackChooser`` and ``Receiver``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tailrace.policy.keys import Key, Remembered, checked_key, explain_key, key_
 
 
 def two_tasks(key: Any, tasks: int) -> tuple[int, int]:
-    """The candidates of a key: different ones if there are any, from different bits of its hash."""
+    """The two tasks of a key, from different bits of its hash. They differ if there are at least two tasks."""
     bits = stable_hash(key)
     first = (bits >> 32) % tasks
     second = (bits & 0xFFFF_FFFF) % max(1, tasks - 1)

@@ -1,6 +1,7 @@
-"""Power of two choices: of two random tasks, the one with fewer of this sender's tuples in flight.
+"""Power of two choices (Mitzenmacher 2001): the less loaded of two random tasks.
 
-Two rather than all: senders that all pick the apparently least loaded task herd, because what they know is old.
+Decides by how many of this sender's tuples are in flight to each task. Two tasks and not all, because senders that all
+picked the least loaded task would herd: what they know is old. Laws: those of ``FeedbackChooser`` and ``Receiver``.
 """
 
 from __future__ import annotations

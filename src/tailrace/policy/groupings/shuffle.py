@@ -1,4 +1,7 @@
-"""Shuffle: round robin, from a start that differs between senders so that they do not march in step."""
+"""Shuffle: round robin over the downstream tasks, from nothing but the sender's own turn.
+
+Each sender begins at a random task, so that senders do not move in step. Law: that of ``Grouping``.
+"""
 
 from __future__ import annotations
 

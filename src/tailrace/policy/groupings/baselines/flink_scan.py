@@ -1,4 +1,8 @@
-"""Flink 2.3's adaptive partitioner, as a baseline: scan the next four, take an empty or else the shortest."""
+"""The adaptive partitioner of Flink 2.3, a baseline: scan the next four tasks, take an empty one or the shortest.
+
+Decides by tuples in flight, where Flink looks at its output buffers. Laws: those of ``FeedbackChooser`` and
+``Receiver``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from tailrace.policy.groupings.load.in_flight import InFlight
 from tailrace.policy.groupings.load.reports import Reporter
 
 SCANNED = 4
-"""Flink's default for the channels it looks at."""
+"""Tasks that are scanned. Flink has the same default for channels."""
 
 
 class _Scan(InFlight):

@@ -1,8 +1,10 @@
-"""Full Knowledge: OSG's greedy choice with exact costs. No system has these; it is the line to be measured against.
+"""Full Knowledge: the greedy choice of OSG with exact costs, which no real system has. A bound to compare with.
 
-``cumulated`` is the paper's: the sum of all that was ever assigned, as if no task had ever been idle. Otherwise what
-counts is the work that is left, which makes the best use of tasks that an assignment in order can make; of idle tasks,
-the one that has been so longest. A sender knows its own tuples only: give an oracle one sender.
+Decides by the costs of all tuples of this sender, which only a simulation can show. With ``cumulated``, as in the
+paper, the sum of all that was ever assigned counts, as if no task had ever been idle. Otherwise the work that is left
+counts, which makes the best use of tasks that an assignment in order can; among idle tasks, the one that has been idle
+longest is taken. A sender knows its own tuples only, so there should be just one. Laws: those of ``FeedbackChooser``
+and ``Receiver``.
 """
 
 from __future__ import annotations
@@ -21,13 +23,15 @@ class _Greedy(FeedbackChooser):
         self._slowness = slowness
         self._cumulated = cumulated
         self._now_ns = 0
-        self._done_ns = [0.0] * len(slowness)  # or, if cumulated, the execution time assigned
+        self._done_ns = [0.0] * len(
+            slowness
+        )  # when each task is done; or, if cumulated, the execution time assigned to it
 
     def tick(self, now_ns: int) -> None:
         self._now_ns = now_ns
 
     def choose_many(self, values: Sequence[Any]) -> Sequence[int]:
-        """The values are costs, in nanoseconds on a task of slowness 1."""
+        """Values are costs, in nanoseconds on a task of slowness 1."""
         done = self._done_ns
         choices = []
         for cost_ns in values:

@@ -1,7 +1,8 @@
-"""Storm's load-aware shuffle, as a baseline: weights that fall fast on crowded tasks and rise slowly on the others.
+"""The load-aware shuffle of Storm, a baseline: weights that fall fast on crowded tasks and rise slowly on the others.
 
-Once in a period, a task within 5% of the emptiest queue gains one point of weight, any other loses ten; tuples are
-dealt from a shuffled deck of a thousand in proportion to weight.
+Decides by how full the queues of tasks were in the last period. A task within 5% of the emptiest queue gains one point
+of weight, any other loses ten; tuples are dealt from a shuffled deck of a thousand in proportion to weight. Laws: those
+of ``FeedbackChooser`` and ``Receiver``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SAME = 0.05
 
 
 class Load(NamedTuple):
-    """From a task: how full its queue is, 0 to 1."""
+    """From a task: how full its queue is, from 0 to 1."""
 
     fill: float
 

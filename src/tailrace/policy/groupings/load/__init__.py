@@ -1,1 +1,1 @@
-"""What load-aware groupings know of the tasks: costs, tuples in flight, reports."""
+"""Parts of load-aware groupings: reports of executed tuples, tuples in flight, shares, estimates of cost."""

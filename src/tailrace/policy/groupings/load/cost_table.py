@@ -1,23 +1,23 @@
-"""What a tuple will cost, by content and by task, learnt from what tuples did cost.
+"""Estimates what a tuple will cost, by its content and by task, from what earlier tuples cost.
 
-Count-Min gives a rare item the average of whatever shares its cells. Here items that occur often are counted exactly,
-and every estimate is drawn towards the mean as far as the item's own history is thin or noisy.
+A Count-Min sketch gives a rare item the average of all items that share its cells. Here items that occur often are
+counted exactly, and each estimate is drawn towards the overall mean as far as the item's own history is short or noisy.
 """
 
 from __future__ import annotations
 
 MEMORY = 64
-"""Samples of one item that its mean remembers: an old cost counts half after about 44 more samples."""
+"""Samples of one item that its mean remembers. An old sample counts half after about 44 more."""
 
 LONG_MEMORY = 4096
 """Samples that the overall mean and the variances remember."""
 
 SPEED_MEMORY = 64
-"""Samples of one task by which its speed is judged."""
+"""Samples of one task that its speed is estimated from."""
 
 
 class CostTable:
-    """Mean cost of the items that occur often, of all others, and how slow each task is beside the average one.
+    """Mean costs of frequent items and of all others, and how slow each task is compared with the average task.
 
     Law: an estimate lies between the smallest and the largest cost that was added, corrected for speed.
     """
@@ -38,30 +38,30 @@ class CostTable:
         return len(self._items)
 
     def slowness(self, task: int) -> float:
-        """How long this task takes for what takes the average one 1."""
+        """How long this task takes for what the average task does in 1."""
         return self._slow[task] / self._average_slow
 
     def estimate(self, item: int) -> float:
-        """Of a task of average speed. 0 if nothing is known yet."""
-        return self._price(self._items.get(item))
+        """The expected cost at a task of average speed. 0 if nothing is known yet."""
+        return self._cost(self._items.get(item))
 
-    def _price(self, known: list[float] | None) -> float:
+    def _cost(self, known: list[float] | None) -> float:
         if known is None:
             return self._mean
         samples, mean, _ = known
         doubt = self._doubt()
         return (samples * mean + doubt * self._mean) / (samples + doubt)
 
-    def prices(self, item: int) -> list[float]:
-        """Of each task."""
-        price = self.estimate(item) / self._average_slow
-        return [price * slow for slow in self._slow]
+    def costs(self, item: int) -> list[float]:
+        """The expected cost at each task."""
+        cost = self.estimate(item) / self._average_slow
+        return [cost * slow for slow in self._slow]
 
     def add(self, item: int, task: int, cost: float) -> None:
         """A tuple with ``item`` took ``task`` this long."""
         known, samples = self._items.get(item), self._samples
         if samples:
-            self._judge_speed(task, cost, self._price(known))
+            self._judge_speed(task, cost, self._cost(known))
             cost *= self._average_slow / self._slow[task]
         if samples < LONG_MEMORY:
             self._samples = samples = samples + 1
@@ -71,7 +71,7 @@ class CostTable:
         self._learn(item, known, cost)
 
     def _doubt(self) -> float:
-        """Samples that the overall mean is worth: noise over the variance between items, as in empirical Bayes."""
+        """The weight of the overall mean in samples: noise over the variance between items, as in empirical Bayes."""
         noise = self._noise
         between = self._spread - noise
         return noise / between if noise < MEMORY * between else float(MEMORY)
@@ -103,7 +103,7 @@ class CostTable:
         known[2] = hits + 1
 
     def _thin_out(self) -> None:
-        """Halve all hits until some item has none: what was frequent stays, what was frequent long ago goes."""
+        """Halve all hits until some item has none, so that items go that were frequent only long ago."""
         size = len(self._items)
         while len(self._items) == size:
             for known in self._items.values():

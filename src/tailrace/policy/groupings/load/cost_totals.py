@@ -1,10 +1,10 @@
-"""What a grouping takes tuples to cost, added up, so that it can be held against what they did cost."""
+"""Totals of what a grouping has estimated tuples to cost, so that they can be compared with what tuples did cost."""
 
 from __future__ import annotations
 
 
 class CostTotals:
-    """Of one sending half. A half that estimates has one, as ``estimated``."""
+    """The estimates of one chooser, which has them as ``estimated``."""
 
     __slots__ = ("total_ns", "tuples")
 

@@ -1,6 +1,7 @@
-"""How many of its tuples a sender believes to be at each task: sent, less those reported as executed, less with time.
+"""Tuples in flight: how many of its tuples a sender believes to be at each task.
 
-The decay forgives lost reports. Without it a task that died with tuples in its queue would look busy for ever.
+These are the tuples sent, less those reported as executed, with a slow decay. The decay makes up for lost reports: a
+task that died with tuples in its queue would otherwise look busy for ever.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from tailrace.policy.groupings.feedback import FeedbackChooser, Message
 from tailrace.policy.groupings.load.reports import Done
 
 HALF_LIFE_NS = 30 * SECOND_NS
-"""Much longer than a tuple should ever wait, so that a long queue is not taken for a lost report."""
+"""Much longer than a tuple should ever wait, so that a long queue is not mistaken for a lost report."""
 
 STEPS = 16
-"""A half-life is taken in so many steps: a power of two for every tuple would cost more than the choice."""
+"""Steps in which a half-life is taken. A power for every tuple would cost more than the choice."""
 
 
 class InFlight(FeedbackChooser):
-    """The base of sending halves that compare tasks by tuples in flight."""
+    """Base of choosers that compare tasks by tuples in flight."""
 
     def __init__(self, tasks: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A receiving half that tells senders how many of their tuples have been executed, and how long each took if asked."""
+"""A receiver that reports to senders how many of their tuples have run, with sampled durations if asked for."""
 
 from __future__ import annotations
 
@@ -11,32 +11,31 @@ from tailrace.policy.groupings.feedback import Message, Receiver
 from tailrace.policy.groupings.load.sampling import some_of
 
 REPORT_EVERY_NS = MILLISECOND_NS
-"""A busy task reports to a sender once in this time, which bounds what feedback costs; an idle one reports at once."""
+"""A busy task reports to a sender at most once in this time, which bounds the cost. An idle one reports at once."""
 
 MAX_REPORT = 256
-"""Tuples in one report: a few kilobytes, and more than Python functions that do anything execute in a millisecond."""
+"""Most tuples in one report: more than Python functions execute in a millisecond."""
 
 MAX_SAMPLES = 4
-"""Of them that tell how long they took. Where more are run in a millisecond there is no lack of samples, and to learn
-of each costs a sender as much as to choose a task for it."""
-
+"""Most durations in one report. If more tuples ran there is no lack of samples, and to learn from one costs a sender
+as much as to choose a task."""
 
 SAMPLES_EVERY_NS = 10 * MILLISECOND_NS
-"""Samples travel together, with the report that has the last of them, and none waits longer for one: to learn of four
-at once takes little longer than to learn of one."""
+"""Longest wait of a sample. Samples travel together with the report of the last of them, because four at once cost
+little more than one."""
 
 
 class Done(NamedTuple):
-    """From a task to a sender, since the last one."""
+    """From a task to a sender: what has happened since the last report."""
 
     tuples: int
-    samples: tuple[int, ...]  # item, duration_ns, item, duration_ns, …; empty if nobody asked
+    samples: tuple[int, ...]  # item, duration_ns, item, duration_ns, …; empty if not asked for
     others: int  # tuples of other senders that are in this task's queue
-    late: bool = False  # tuples were executed before the last ones, and it was not told of them then
+    late: bool = False  # some tuples were executed earlier, and reported to the receiver only now
 
 
 class Reporter(Receiver):
-    """Counts executed tuples by sender. Law: the counts it reports add up to the tuples it was told of."""
+    """Counts executed tuples by sender. Law: the counts that it reports add up to the tuples that it was told of."""
 
     arrivals_can_wait = True
 
@@ -50,7 +49,7 @@ class Reporter(Receiver):
         self._late = [False] * senders
         self._waiting = [0] * senders
         self._reported_ns = 0
-        self._sampled_ns = [-SAMPLES_EVERY_NS] * senders  # when samples last went to each
+        self._sampled_ns = [-SAMPLES_EVERY_NS] * senders  # when each was last sent samples
 
     def received(self, sender: int, attached: Message | None, now_ns: int) -> None:
         self._waiting[sender] += 1

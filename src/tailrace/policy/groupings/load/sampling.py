@@ -1,4 +1,4 @@
-"""Which of many tuples to look at, where some are enough."""
+"""Sampling: which of many tuples to look at, where some are enough."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 def some_of(count: int, most: int, rng: Random) -> slice:
     """Every n-th of ``count``, so that at most ``most`` are left.
 
-    From a random one on: what repeats itself in a stream must not be met in step, over and over.
+    The slice begins at a random position, so that it does not move in step with what repeats in a stream.
     """
     step = -(-count // most)
     return slice(int(rng.random() * step), None, step) if step > 1 else slice(None)

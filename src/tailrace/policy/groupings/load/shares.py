@@ -1,4 +1,4 @@
-"""Tuples in proportion to shares, as evenly as possible: smooth weighted round robin."""
+"""Shares of traffic: tuples in proportion to given shares, as evenly as possible (smooth weighted round robin)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 
 class Shares:
-    """Of one sender's traffic, by task.
+    """Shares of one sender's traffic, by task.
 
     Law: shares are never negative and their sum is 1. As long as they stay as they are, no task is ever a whole tuple
     ahead of its share; equal shares are plain round robin.
@@ -14,11 +14,11 @@ class Shares:
 
     def __init__(self, tasks: int, first: int) -> None:
         self.of = [1 / tasks] * tasks
-        # What each task is owed, in tuples. The first turn begins with `first`: a head start too small to matter.
+        # What each task is owed, in tuples. Tiny differences let the first turn begin with `first`.
         self._owed = [-1e-9 * ((task - first) % tasks) for task in range(tasks)]
 
     def next(self, but: Collection[int] = ()) -> int:
-        """The task whose turn it is. Those that are passed over leave their share of this turn to the others."""
+        """The task whose turn it is. Tasks in ``but`` are skipped and leave their share of this turn to the others."""
         shares, owed = self.of, self._owed
         tasks = [task for task in range(len(shares)) if task not in but] if but else range(len(shares))
         whole = sum(shares[task] for task in tasks)
@@ -31,7 +31,7 @@ class Shares:
         return best
 
     def move(self, unit: float, slow: int, fast: int) -> None:
-        """``unit`` from one to the other, or as much of it as there is."""
+        """Move ``unit`` from one task to the other, or as much of it as there is."""
         moved = min(unit, self.of[slow])
         self.of[slow] -= moved
         self.of[fast] += moved

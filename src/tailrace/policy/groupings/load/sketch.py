@@ -1,7 +1,7 @@
-"""Count-Min in pairs: how often an item occurred and how long it took in all, in a few hundred cells.
+"""A pair of Count-Min sketches: how often an item occurred and how long it took in all, in a few hundred cells.
 
-An item adds to one cell of every row. Cells are shared, so a count is never too small; the row with the smallest count
-was hurt least, and the ratio of its two cells estimates the item's mean.
+An item adds to one cell in each row. Cells are shared, so counts are never too small. The row with the smallest count
+is the least distorted, and the ratio of its two cells estimates the item's mean.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from tailrace.errors import OptionError, shorten
 from tailrace.policy.numbers import is_number, is_whole
 
 PRIME = (1 << 61) - 1
-"""Of Carter and Wegman's family: larger than any item, so that two items never agree before the last modulus."""
+"""Modulus of the hash functions of Carter and Wegman. Items are reduced to less than this."""
 
 
 class Cells(NamedTuple):
-    """The content of a pair, row by row in one tuple each."""
+    """The content of a pair, all rows in one tuple each."""
 
     counts: tuple[int, ...]
     sums: tuple[int, ...]
 
     @classmethod
     def total(cls, parts: Sequence[Cells]) -> Cells:
-        """One pair of all that was added to the parts, which share a shape."""
+        """The sum of several contents, which must have the same shape."""
         counts = tuple(map(sum, zip(*(part.counts for part in parts), strict=True)))
         return cls(counts, tuple(map(sum, zip(*(part.sums for part in parts), strict=True))))
 
 
 class Shape:
-    """The size of the matrices and the hash functions that all who share a sketch must agree on."""
+    """The size and the hash functions of a sketch. All that exchange sketches must have equal ones."""
 
     __slots__ = ("_hashes", "columns", "rows")
 
@@ -50,7 +50,7 @@ class Shape:
         self._hashes = [(rng.randrange(1, PRIME), rng.randrange(PRIME)) for _ in range(self.rows)]
 
     def cells_of(self, item: int) -> tuple[int, ...]:
-        """One cell a row, as positions in the flat content. 2-universal: two items share a row's cell by 1/columns."""
+        """One cell in each row, as positions in the content. Two items share a cell with probability 1/columns."""
         columns = self.columns
         item %= PRIME
         return tuple(
@@ -59,7 +59,7 @@ class Shape:
 
 
 class CountMinPair:
-    """Counts and sums of what was added."""
+    """Counts and sums of the amounts that were added."""
 
     __slots__ = ("counts", "sums")
 
@@ -75,7 +75,7 @@ class CountMinPair:
             sums[cell] += amount
 
     def means(self) -> list[float]:
-        """Of every cell; of an empty one, 0."""
+        """The mean of each cell; 0 if it is empty."""
         return [total / count if count else 0.0 for count, total in zip(self.counts, self.sums, strict=True)]
 
     def content(self) -> Cells:
@@ -83,7 +83,7 @@ class CountMinPair:
 
 
 class Estimates:
-    """What a content says about items: mean per cell, worked out once, because it is asked for every tuple."""
+    """Estimates from a content. Means by cell are computed once, since there is a query for every tuple."""
 
     __slots__ = ("_counts", "_means", "overall")
 
@@ -92,13 +92,13 @@ class Estimates:
         total = sum(content.counts[:columns])
         self.overall = sum(content.sums[:columns]) / total if total else 0.0
         self._counts = content.counts
-        # An item that was never seen has an empty cell in some row. The paper does not say what it costs: the mean.
+        # An item that was never seen may have an empty cell. The paper does not say what it costs; here, the mean.
         self._means = [
             added / count if count else self.overall for count, added in zip(content.counts, content.sums, strict=True)
         ]
 
     def of(self, cells: tuple[int, ...]) -> float:
-        """The mean at the row with the smallest count; of equals, the first."""
+        """The mean in the row with the smallest count, in the first of several."""
         counts = self._counts
         best = cells[0]
         least = counts[best]
