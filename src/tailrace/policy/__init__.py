@@ -1,4 +1,9 @@
-"""Pure rules that decide where a tuple goes, when, and whether twice. No clocks, no threads, no I/O."""
+"""Pure rules that decide where a tuple goes, when it is sent, and whether a root is hedged. No clocks, threads or I/O.
+
+``groupings`` pick the downstream task of a tuple, ``hedging`` the roots that are emitted once more, ``send_order`` the
+queue that sends next, ``placement`` the node of each task. ``techniques`` has ``Tail``, the set of techniques that a
+run is given. The runtime and the simulator drive the same objects.
+"""
 
 from tailrace.policy.groupings.api import ALL, HELD, Chooser, Grouping
 from tailrace.policy.groupings.baselines.flink_scan import FlinkScan, flink_scan

@@ -1,7 +1,7 @@
 """The one hash that routes tuples: equal keys hash equal, in every process and under every PYTHONHASHSEED.
 
-Python's own ``hash`` is seeded per process for text and bytes, so these go through blake2b. For numbers it is
-unseeded and already agrees across types (``1 == 1.0 == True == Decimal(1)``); it only needs mixing.
+Python's own ``hash`` is seeded per process for text and bytes, so these go through blake2b. For numbers it is not
+seeded and already agrees across types (``1 == 1.0 == True == Decimal(1)``); it only needs mixing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tailrace.errors import shorten
 
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 _NONE = 0x9AE1_6A3B_2F90_404F
-_NOT_A_NUMBER = 0xC2B2_AE3D_27D4_EB4F  # hash(nan) depends on the object's address, so all of them share one value
+_NOT_A_NUMBER = 0xC2B2_AE3D_27D4_EB4F  # hash(nan) depends on the address, so all nan share one value
 
 
 def stable_hash(key: Any) -> int:
@@ -97,7 +97,7 @@ def _hash_datetime(key: datetime) -> int:
     if key != key:  # pandas.NaT is a datetime
         return _NOT_A_NUMBER
     local = key.toordinal() * 86_400_000_000 + _since_midnight(key)
-    offset = key.replace(fold=0).utcoffset()  # comparison ignores the fold, and so must we
+    offset = key.replace(fold=0).utcoffset()  # comparisons ignore the fold, so the hash must too
     return _integer(b"naive", local) if offset is None else _integer(b"aware", local - _microseconds(offset))
 
 
@@ -120,7 +120,7 @@ def _hash_uuid(key: UUID) -> int:
 
 
 def _hash_enum(key: Enum) -> int:
-    # A combination of flags has no name of its own on every Python version, but it has a value.
+    # On some Python versions a combination of flags has no name, but it has a value.
     member = str(key.value) if isinstance(key, Flag) else key.name
     return _digest(b"enum", f"{type(key).__module__}\0{type(key).__qualname__}\0{member}".encode())
 

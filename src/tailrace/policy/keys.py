@@ -1,4 +1,4 @@
-"""How a grouping reads the key of a tuple, and what it says when there is none."""
+"""How groupings read the key of a tuple, and the errors if there is none."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tailrace.policy.signatures import misfit
 Key = Callable[[Any], Any] | str | int
 
 CACHE_LIMIT = 65_536
-"""Keys that one edge of one sender remembers: a few megabytes, and far more keys than are hot at once."""
+"""Most keys that one edge of one sender remembers: a few megabytes, and far more keys than are hot at once."""
 
 Found = TypeVar("Found")
 
 
 class Remembered(dict[Any, Found], Generic[Found]):
-    """Key to what was worked out for it. Keys that compare equal must lead to the same."""
+    """A cache of a function of the key. The function must give the same for keys that compare equal."""
 
     def __init__(self, find: Callable[[Any], Found]) -> None:
         self._find = find
@@ -27,13 +27,13 @@ class Remembered(dict[Any, Found], Generic[Found]):
     def __missing__(self, key: Any) -> Found:
         found = self._find(key)
         if len(self) >= CACHE_LIMIT:
-            self.clear()  # cheaper for hot keys than keeping track of which are the old ones
+            self.clear()  # cheaper for hot keys than tracking which keys are old
         self[key] = found
         return found
 
 
 def checked_key(grouping: str, key: Key | None) -> Key:
-    """``key`` if a grouping can use it."""
+    """``key`` if a grouping can use it. Raises ``TopologyError`` if not."""
     if key is None:
         raise TopologyError(
             f"a grouping needs a key and has none: grouping={grouping}: did you mean {grouping}(lambda value: …)?"
@@ -53,12 +53,12 @@ def checked_key(grouping: str, key: Key | None) -> Key:
 
 
 def key_function(key: Key) -> Callable[[Any], Any]:
-    """A function of the tuple; a str or an int means ``value[key]``."""
+    """The key as a function of the tuple. A str or an int means ``value[key]``."""
     return key if callable(key) else itemgetter(key)
 
 
 def explain_key(grouping: str, key: Key, values: Iterable[Any], error: BaseException) -> None:
-    """Find the tuple that has no usable key, and raise or annotate so that the error names it."""
+    """Find the tuple that has no usable key, and raise or annotate an error that names it."""
     key_of = key_function(key)
     for value in values:
         try:
@@ -71,4 +71,4 @@ def explain_key(grouping: str, key: Key, values: Iterable[Any], error: BaseExcep
                 f"a tuple has no such key: grouping={grouping} key={key!r} tuple={shorten(value)}: "
                 "is the key spelled as in the tuple?"
             ) from missing
-        stable_hash(found)  # says what to return instead, in words better than "unhashable type"
+        stable_hash(found)  # its error says what to return instead

@@ -1,4 +1,4 @@
-"""Policies by name, for the command line and for configurations: ``lbf``, ``replicate=0.2``."""
+"""Policies by name, for the command line and for configurations, such as ``lbf`` or ``replicate=0.2``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Policy = TypeVar("Policy")
 
 @dataclass(frozen=True)
 class Named(Generic[Policy]):
-    """What a text stands for: a name alone, or one with a number."""
+    """A table of policies by name. Calling it with a text, a name or ``name=number``, makes the policy."""
 
-    option: str
-    what: str
-    plain: Mapping[str, Callable[[], Policy]]
-    numbered: Mapping[str, Callable[[float], Policy]]
-    examples: Mapping[str, str]  # of such numbers
+    option: str  # the option that takes the text, for errors
+    what: str  # what it names, for errors
+    plain: Mapping[str, Callable[[], Policy]]  # names without a number
+    numbered: Mapping[str, Callable[[float], Policy]]  # names with a number
+    examples: Mapping[str, str]  # a number for each of these, for errors
 
     def __call__(self, text: str) -> Policy:
         name, given, number = text.partition("=")

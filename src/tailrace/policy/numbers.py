@@ -1,4 +1,4 @@
-"""What counts as a number where a policy is given one."""
+"""What counts as a number in an argument of a policy."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 
 def is_number(value: Any) -> bool:
-    """A finite one. True and False are not meant as 1 and 0."""
+    """Whether ``value`` is a finite number. True and False are not taken as 1 and 0."""
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 def is_whole(value: Any) -> bool:
+    """Whether ``value`` is an integer, and not True or False."""
     return isinstance(value, int) and not isinstance(value, bool)

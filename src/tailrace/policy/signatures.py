@@ -1,4 +1,4 @@
-"""Whether a function can be called as it will be, asked when it is declared instead of at the first tuple."""
+"""Checks whether a function can be called as it will be, when it is declared instead of at the first tuple."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 LONGEST = 200
-"""Characters of a signature that an error shows."""
+"""Most characters of a signature that an error shows."""
 
 
 def misfit(function: Callable[..., Any], arguments: int) -> str | None:
-    """The signature of a function that cannot take so many positional arguments.
+    """The signature of a function if it cannot take so many positional arguments.
 
-    None if it can, or if it has no signature, as many builtins have none.
+    ``None`` if it can, or if it has no signature, like many builtins.
     """
     try:
         signature = inspect.signature(function)
@@ -28,7 +28,7 @@ def misfit(function: Callable[..., Any], arguments: int) -> str | None:
 
 
 def _misfit_of_partial(function: Any) -> str | None:
-    """A partial has no signature where its own arguments do not fit."""
+    """``inspect`` finds no signature of a partial whose own arguments do not fit."""
     if not isinstance(function, partial):
         return None
     try:
@@ -38,7 +38,7 @@ def _misfit_of_partial(function: Any) -> str | None:
 
 
 def _text(signature: inspect.Signature) -> str:
-    """Without types, which are long and not to blame."""
+    """The signature without types, which are long and do not matter here."""
     bare = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
     text = str(signature.replace(parameters=bare, return_annotation=signature.empty))
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

@@ -1,4 +1,7 @@
-"""The techniques against the tail that are on: a value, which a run is given and which may change while it lasts."""
+"""``Tail``: the techniques against the latency tail that a run uses.
+
+It is a value, and may be exchanged for another while the run goes on.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tailrace.policy.hedging.api import HedgeRule
 from tailrace.policy.send_order.api import SendScheduler
 
 QueueScope = Literal["worker", "node"]
-"""Whose tasks of an operator draw from one queue."""
+"""Which tasks of an operator share a queue: those of one worker, or those of one node."""
 
 WORKER: Final = "worker"
 NODE: Final = "node"
@@ -138,7 +141,7 @@ if not TYPE_CHECKING:
 
 
 def checked_scope(value: object) -> QueueScope:
-    """``value`` if it says whose tasks share queues."""
+    """``value`` if it is a queue scope. Raises ``OptionError`` if not."""
     if _is_scope(value):
         return value
     raise OptionError(f"not a way to share queues: shared_queues={shorten(value)}: did you mean 'worker' or 'node'?")

@@ -1,4 +1,4 @@
-"""The public test kit: the laws as functions, and doubles that do as they are told."""
+"""The public test kit: the laws of policies and connectors as functions, and a clock that tests control."""
 
 from tailrace.testing.clock import ManualClock
 from tailrace.testing.connectors import check_sink, check_source

@@ -1,7 +1,7 @@
-"""The laws of connectors as functions: ``check_source`` for readers, ``check_sink`` for committing writers.
+"""The laws of connectors as functions: ``check_source`` for sources, ``check_sink`` for committing sinks.
 
-A crash is simulated at every step that a sink takes: each call of ``os`` that touches the file system, and each
-call of the driver. After it the dead writer can do nothing more, and a successor with a higher epoch recovers.
+A crash is simulated at every step of a sink: each call of ``os`` that touches the file system, and each call of the
+driver. After a crash the dead writer can do nothing more, and a successor with a higher epoch recovers.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Hook = Callable[[str], None]
 _CHANGES = ("open", "write", "fsync", "rename", "replace", "link", "mkdir", "unlink", "remove", "rmdir")
 _LOOKS = ("listdir", "scandir", "stat")
 _FAR_FUTURE_NS = 1 << 62
-_PATIENCE_S = 10.0  # with a reader that gives nothing
-_PAUSE_S = 0.0002  # after a poll that was empty
-_BATCHES = ((0, 1), (2,), (3, 4))  # offsets of the rows of each commit
-_FORGET = {"split": 2}  # after the second commit, everything in the first is forgotten
+_PATIENCE_S = 10.0  # longest time without a record from a reader that is not done
+_PAUSE_S = 0.0002  # after an empty poll
+_BATCHES = ((0, 1), (2,), (3, 4))  # the offsets of the rows in each commit
+_FORGET = {"split": 2}  # sent after the second commit: the entries of the first may be forgotten
 _ROWS = [offset for batch in _BATCHES for offset in batch]
 _JOB, _OTHER_JOB = "0123456789abcdef", "fedcba9876543210"
 
 
 class Crash(BaseException):
-    """The simulated death of a process. Not an ``Exception``, so that no code under test survives it."""
+    """The simulated death of a process. It is not an ``Exception``, so that code under test does not catch it."""
 
 
 # --- sources
@@ -113,9 +113,9 @@ _hooked = False
 
 @contextmanager
 def steps(hook: Hook | None) -> Iterator[None]:
-    """Call ``hook(name)`` before each step. A hook that raises ``Crash`` at a write leaves half of it behind.
+    """Call ``hook(name)`` before each step. If it raises ``Crash`` before a write, half of the data is written.
 
-    ``os.fsync`` counts as a step but is not carried out: it takes long, and no power is cut here.
+    ``os.fsync`` counts as a step but does nothing: it takes long, and these tests do not simulate a power failure.
     """
     global _hook, _hooked
     outer, outer_hooked = _hook, _hooked
@@ -150,7 +150,7 @@ def _step(name: str) -> None:
 
 
 class CrashAt:
-    """A hook that lets a process die at its step number ``at``; afterwards every step fails."""
+    """A hook that lets a process die at step number ``at``. All later steps fail as well."""
 
     def __init__(self, at: int | None) -> None:
         self.at = at
@@ -195,7 +195,7 @@ def check_sink(
 
 
 def check_crashes(new_trial: Callable[[], SinkTrial]) -> None:
-    """The writer dies at any step, then its successor dies at any step of its recovery, then a third recovers."""
+    """The writer dies at each step, its successor dies at each step of its recovery, and a third one recovers."""
     for at in range(_count(partial(new_trial().run, 1)) + 1):
         for again in range(_count(partial(_crashed(new_trial(), at).recover, 2)) + 1):
             trial = _crashed(new_trial(), at)
@@ -204,7 +204,7 @@ def check_crashes(new_trial: Callable[[], SinkTrial]) -> None:
 
 
 def check_zombies(new_trial: Callable[[], SinkTrial]) -> None:
-    """A writer stands still before any step, its successor recovers and writes all the rest, then it goes on."""
+    """A writer pauses before each step while a successor recovers and writes the rest, and then goes on."""
     seen: list[str] = []
     with steps(seen.append):
         new_trial().run(1)
@@ -216,7 +216,7 @@ def check_zombies(new_trial: Callable[[], SinkTrial]) -> None:
 
 
 def check_runs(new_trial: Callable[[], SinkTrial]) -> None:
-    """Two runs of one topology write at the same time, and a task of one is replaced. A sink may refuse the second."""
+    """Two runs of a topology write at the same time, and a task of one is replaced. A sink may refuse the second."""
     trial = new_trial()
     first = trial.open(1)
     assert list(first.recover({})) == []
@@ -238,8 +238,8 @@ def check_runs(new_trial: Callable[[], SinkTrial]) -> None:
 
 
 def check_tasks(new_trial: Callable[[], SinkTrial]) -> None:
-    """A new run of the job has another number of tasks. The first of them that recovers shuts out the whole run before
-    it: a row that its task had taken may come to any of the new ones. A sink may refuse to have two tasks."""
+    """A new run of the job has another number of tasks. The first of them that recovers fences the whole earlier run,
+    because a row that an old task had may come to any new one. A sink may refuse to have two tasks."""
     trial = new_trial()
     zombie = trial.open(1)
     zombie.recover({})
@@ -287,7 +287,7 @@ def _with_zombie(trial: SinkTrial, at: int, story: str) -> None:
 
 
 class SinkTrial:
-    """One sink and what became of it: which commits were acknowledged, and what is visible."""
+    """A sink under test, and which of its commits were acknowledged."""
 
     def __init__(self, sink: Sink, read_back: Callable[[Any], Iterable[Any]], row: Callable[[int], Any]) -> None:
         self.sink = sink
@@ -311,7 +311,7 @@ class SinkTrial:
         return cast("CommittingWriter", sink.open(context))
 
     def run(self, epoch: int) -> CommittingWriter:
-        """A writer's whole life but its end."""
+        """Write and commit all rows, without closing the writer."""
         writer = self.open(epoch)
         assert list(writer.recover({})) == [], "a new place has entries: does make_sink give a new one each time?"
         for number, batch in enumerate(_BATCHES):
@@ -328,7 +328,7 @@ class SinkTrial:
         self.open(epoch).recover(self.prefixes)
 
     def finish(self, epoch: int, story: str) -> None:
-        """Recover, compare, and write what is missing."""
+        """Recover, compare the entries with what is visible, and write the missing rows."""
         writer = self.open(epoch)
         entries = list(writer.recover(self.prefixes))
         done = [entry.offset for entry in entries] + list(range(self.prefixes.get("split", 0)))

@@ -1,7 +1,7 @@
-"""Both halves of a load-aware grouping among slow tasks and slow messages, with its law checked at every step.
+"""Drives both sides of a load-aware grouping with slow tasks and slow messages, and checks their laws at every step.
 
-A driver of its own, apart from the simulator: the law must hold for whoever keeps the rules of
-``tailrace.policy.groupings.feedback``, and this one keeps them and nothing else. All messages are pickled on their way.
+This driver is independent of the runtime and of the simulator: the laws must hold for any driver that keeps the rules
+of ``tailrace.policy.groupings.feedback``. All messages are pickled on their way.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from tailrace.policy.groupings.api import ALL, FIRST, HELD
 from tailrace.policy.groupings.feedback import FeedbackGrouping, Message
 
 MAX_MESSAGE_BYTES = 65_536
-"""Pickled. Feedback is there to save time, not to fill links."""
+"""Largest pickled message. Feedback is there to save time, not to fill links."""
 
 MAX_EVENTS_A_TUPLE = 1_000
-"""Halves that still talk to each other after so many are in an endless conversation."""
+"""Events for each tuple after which the two sides are taken to exchange messages for ever."""
 
 DROPPED = 0.05
-"""The share of tuples that are thrown away when their turn has come, as if hedges had been faster."""
+"""Share of tuples that are thrown away instead of run, as if a hedge had completed first."""
 
-TOLD = 0.5
-"""How often a half that hears of many tuples at once is told of the last ones while more is queued."""
+REPORTED = 0.5
+"""Probability that tuples are reported before the queue is empty."""
 
 LONGEST_NS = (2_000_000, 20_000)
 PHASE_NS = 20_000_000
-"""Calls take up to the one time, then for a while up to the other: messages take up to 300,000 ns, in between."""
+"""Longest calls, in turn for a phase each. Messages take up to 300,000 ns, which is in between."""
 
 LATE_NS = (0, 0, 3_000_000)
-"""How late halves are told that want to know it."""
+"""How late a task reports, drawn for each execution."""
 
 Sent = tuple[int, int, Any, Message | None]
 """(sender, index, value, attached)"""
 
 
 class LawBroken(Exception):
-    """A clause of the law, and the facts."""
+    """A clause of a law was broken; with the facts."""
 
     def __init__(self, law: str, **facts: object) -> None:
         super().__init__(law, facts)
@@ -51,12 +51,12 @@ class LawBroken(Exception):
 
 
 def drive_feedback(grouping: FeedbackGrouping, tasks: int, senders: int, seed: int, values: Sequence[Any]) -> list[int]:
-    """The task of every tuple, in the order of ``values``; of a broadcast one, ``ALL``. Raises ``LawBroken``."""
+    """The task of each tuple in the order of ``values``, or ``ALL`` if it was broadcast. Raises ``LawBroken``."""
     return _Stage(grouping, tasks, senders, seed).run(values)
 
 
 class _Stage:
-    """Senders, tasks and the messages between them, on a time of its own."""
+    """Senders, tasks and the messages between them, in virtual time."""
 
     def __init__(self, grouping: FeedbackGrouping, tasks: int, senders: int, seed: int) -> None:
         self.rng = Random(seed)
@@ -66,14 +66,16 @@ class _Stage:
         ]
         self.held: list[deque[tuple[int, Any]]] = [deque() for _ in range(senders)]
         self.queues: list[deque[Sent]] = [deque() for _ in range(tasks)]
-        self.runs: list[list[tuple[int, Any, int]]] = [[] for _ in range(tasks)]  # (sender, value, duration), to tell
+        self.runs: list[list[tuple[int, Any, int]]] = [
+            [] for _ in range(tasks)
+        ]  # (sender, value, duration) that are not reported yet
         self.chosen: dict[int, int] = {}
         self.executed = 0
         self.expected = 0
         self.now_ns = 1
         self.events: list[tuple[int, int, Callable[[], None]]] = []
         self.sequence = 0
-        self.free_ns: dict[tuple[str, int, int], int] = {}  # when the last message between two arrived
+        self.free_ns: dict[tuple[str, int, int], int] = {}  # arrival of the last message between two
 
     def run(self, values: Sequence[Any]) -> list[int]:
         for task in range(len(self.receivers)):
@@ -85,12 +87,12 @@ class _Stage:
         while self.events:
             steps += 1
             if steps > MAX_EVENTS_A_TUPLE * len(values):
-                raise LawBroken("the halves come to rest", events=steps)
+                raise LawBroken("the two sides come to rest", events=steps)
             self.now_ns, _, action = heapq.heappop(self.events)
             action()
-        in_line = sum(map(len, self.held))
-        if in_line:
-            raise LawBroken("a held tuple is released in the end", held=in_line)
+        held = sum(map(len, self.held))
+        if held:
+            raise LawBroken("a held tuple is released in the end", held=held)
         if self.executed != self.expected:
             raise LawBroken("each tuple is run once", executed=self.executed, expected=self.expected)
         return [self.chosen[index] for index in range(len(values))]
@@ -100,7 +102,7 @@ class _Stage:
         heapq.heappush(self.events, (at_ns, self.sequence, action))
 
     def post(self, lane: tuple[str, int, int], action: Callable[[], None]) -> None:
-        """Late, but in order within a lane, tuples and messages alike."""
+        """Deliver after a random time, in order within a lane, for tuples and messages alike."""
         arrival = max(self.free_ns.get(lane, 0), self.now_ns + self.rng.randrange(0, 300_000))
         self.free_ns[lane] = arrival
         self.at(arrival, action)
@@ -112,10 +114,10 @@ class _Stage:
         choices = list(chooser.choose_many([value]))
         if len(choices) != 1:
             raise LawBroken("one choice a value", values=1, choices=len(choices))
-        leaving, line = [(index, value)], self.held[sender]
+        leaving, held = [(index, value)], self.held[sender]
         if choices[0] <= HELD:
-            line.append((index, value))
-            leaving = [line.popleft()] if choices[0] <= FIRST else []
+            held.append((index, value))
+            leaving = [held.popleft()] if choices[0] <= FIRST else []
             choices = [FIRST - choices[0]] if leaving else []
         self.leave(sender, choices, leaving)
 
@@ -144,7 +146,7 @@ class _Stage:
 
     def receive(self, task: int, sent: Sent) -> None:
         receiver = self.receivers[task]
-        if sent[3] is None and self.rng.random() < TOLD:
+        if sent[3] is None and self.rng.random() < REPORTED:
             receiver.received_many(sent[0], 1, self.now_ns)
         else:
             receiver.received(sent[0], sent[3], self.now_ns)
@@ -164,20 +166,20 @@ class _Stage:
         queued, run = len(self.queues[task]), self.runs[task]
         dropped = self.rng.random() < DROPPED
         if run and (run[0][0] != sender or dropped or attached is not None):
-            self.tell_of_run(task, queued + 1)
+            self.report_run(task, queued + 1)
         if dropped:
             self.receivers[task].dropped(sender, attached, queued, self.now_ns)
         elif attached is None:
             run.append((sender, value, duration_ns))
-            if not queued or self.rng.random() < TOLD:
-                self.tell_of_run(task, queued)
+            if not queued or self.rng.random() < REPORTED:
+                self.report_run(task, queued)
         else:
             self.receivers[task].executed(sender, value, attached, duration_ns, queued, self.now_ns)
         self.post_from_task(task)
         if queued:
             self.start(task)
 
-    def tell_of_run(self, task: int, queued: int) -> None:
+    def report_run(self, task: int, queued: int) -> None:
         receiver, run = self.receivers[task], self.runs[task]
         senders, values, durations_ns = zip(*run, strict=True)
         run.clear()
@@ -195,10 +197,10 @@ class _Stage:
 
     def hear(self, sender: int, task: int, message: Message) -> None:
         released = list(self.choosers[sender].hear(task, message, self.now_ns))
-        line = self.held[sender]
-        if len(released) > len(line):
-            raise LawBroken("no more tuples are released than are held", released=len(released), held=len(line))
-        self.leave(sender, released, [line.popleft() for _ in released])
+        held = self.held[sender]
+        if len(released) > len(held):
+            raise LawBroken("no more tuples are released than are held", released=len(released), held=len(held))
+        self.leave(sender, released, [held.popleft() for _ in released])
 
 
 def _emptied(box: list[tuple[int, Message]]) -> list[tuple[int, Message]]:

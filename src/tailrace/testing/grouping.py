@@ -1,7 +1,7 @@
-"""The law of groupings, as a function that any grouping can be put through.
+"""The law of groupings as a function that checks any grouping.
 
-The law is stated in ``tailrace.policy.groupings.api``; each ``_check_*`` below is one clause of it. Groupings with a
-receiving half have a law of their own besides, in ``tailrace.policy.groupings.feedback``.
+The law is in ``tailrace.policy.groupings.api``; each ``_check_*`` below is one clause of it. Load-aware groupings have
+a further law, in ``tailrace.policy.groupings.feedback``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ sys.stdout.buffer.write(pickle.dumps(_choose_everywhere(*pickle.load(sys.stdin.b
 """
 
 SENDERS = (1, 3)
-"""With how many senders a grouping's halves are tried out: alone, and among others that it does not see."""
+"""Numbers of senders that a load-aware grouping is tried with: one alone, and one among others that it does not see."""
 
 
 def check_grouping(
@@ -75,7 +75,7 @@ def _choose(grouping: Grouping, tasks: int, seed: int, values: Sequence[Any]) ->
 def _choose_everywhere(
     grouping: Grouping, tasks: Sequence[int], seeds: Sequence[int], values: Sequence[Any]
 ) -> dict[tuple[int, int], list[int]]:
-    """Choices, followed by those with feedback if the grouping has any."""
+    """The choices without feedback, followed by those with feedback if the grouping has any."""
     choices = {(count, seed): _choose(grouping, count, seed, values) for count in tasks for seed in seeds}
     if has_feedback(grouping):
         for (count, seed), some in choices.items():
@@ -110,7 +110,7 @@ def _check_entries(grouping: Grouping, tasks: int, seed: int, values: Sequence[A
 
 
 def _check_pieces(grouping: Grouping, tasks: int, seed: int, values: Sequence[Any], whole: list[int]) -> None:
-    """Singles, and pieces of uneven length with empty ones among them."""
+    """The pieces are single values, and lists of different lengths, some of them empty."""
     cuts = Random(seed)
     for largest in (1, 7):
         chooser = grouping.bind(tasks, Random(seed))
@@ -126,7 +126,7 @@ def _check_pieces(grouping: Grouping, tasks: int, seed: int, values: Sequence[An
 
 
 def _check_repeatable(grouping: Grouping, tasks: int, seed: int, values: Sequence[Any], whole: list[int]) -> None:
-    """Two choosers at work in turn: they must not share state through the grouping."""
+    """Two choosers that are called in turn must not share state through the grouping."""
     one, two = grouping.bind(tasks, Random(seed)), grouping.bind(tasks, Random(seed))
     choices: tuple[list[int], list[int]] = ([], [])
     for index in range(len(values)):
@@ -137,7 +137,7 @@ def _check_repeatable(grouping: Grouping, tasks: int, seed: int, values: Sequenc
 
 
 def _check_keyed(grouping: Grouping, tasks: int, seed: int, values: Sequence[Any], whole: list[int]) -> None:
-    """The same tuples in another order, then in order again after that past: each must go where it went."""
+    """The same tuples backwards, and then in order again: each must go where it went before."""
     chooser = grouping.bind(tasks, Random(seed))
     backwards = list(chooser.choose_many(values[::-1]))[::-1]
     again = list(chooser.choose_many(values))

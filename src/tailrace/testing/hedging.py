@@ -1,7 +1,7 @@
-"""The law of hedging rules, as a function that any rule can be put through.
+"""The law of hedging rules as a function that checks any rule.
 
-The law is stated in ``tailrace.policy.hedging.api``. The source in here keeps the rules for drivers and nothing else:
-its roots are quick or stuck by chance, tasks are now idle, now busy, and some roots are lost and emitted anew.
+The law is in ``tailrace.policy.hedging.api``. The source below is a minimal driver: its roots are quick or stuck by
+chance, tasks are sometimes idle and sometimes busy, and some roots are lost and emitted again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUICK_NS, STUCK_NS = (2 * MS, 4 * MS), (50 * MS, 80 * MS)
 STUCK, LOST = 0.05, 0.02
 OBSERVE_EVERY = 100  # roots
 BUSY = (0.3, 0.3, 0.99)
-"""How busy the busiest operator is in the first, second and last third of a run."""
+"""Utilisation of the busiest operator in the first, second and last third of a run."""
 
 _IN_ANOTHER_PROCESS = """
 import pickle, sys
@@ -37,7 +37,7 @@ sys.stdout.buffer.write(pickle.dumps(_hedge_everywhere(*pickle.load(sys.stdin.bu
 """
 
 Hedge = tuple[int, int]
-"""(when, root)"""
+"""(time, root)"""
 
 
 def check_hedge_rule(rule: HedgeRule, *, roots: int = 6_000, seeds: Sequence[int] = (0, 1)) -> None:
@@ -66,7 +66,7 @@ def check_hedge_rule(rule: HedgeRule, *, roots: int = 6_000, seeds: Sequence[int
 
 
 class _Source:
-    """A source task and all that is behind it, on a time of its own."""
+    """A source task and all that is behind it, in virtual time."""
 
     def __init__(self, rule: HedgeRule, seed: int, discards: bool) -> None:
         self.rule, self.seed, self.discards = rule, seed, discards
@@ -82,7 +82,7 @@ class _Source:
         self.reported = (0, 0, 0, 0)  # roots, hedges, work_ns and unrun_ns by the last report
 
     def run(self, until: int) -> list[Hedge]:
-        """Emit as many roots in all, and see the last of them through only if there were as many already."""
+        """Emit roots until there are ``until`` of them. The last ones may still be pending."""
         for root in range(self.emitted, until):
             self.catch_up((root + 1) * EVERY_NS)
             self.emitted = root + 1
@@ -107,7 +107,7 @@ class _Source:
         heapq.heappush(self.events, (now_ns + latency_ns, self.sequence, root, hedge))
 
     def catch_up(self, now_ns: int) -> None:
-        """Let happen, and ask, whatever comes before ``now_ns``."""
+        """Handle all events before ``now_ns``, and call ``due`` after each."""
         while True:
             wake_ns = self.hedger.wake_ns()
             event_ns = self.events[0][0] if self.events else now_ns
@@ -154,7 +154,7 @@ class _Source:
         return roots
 
     def check_budget(self) -> None:
-        """A hedge that is always run costs a root's work, no more and no less."""
+        """If hedges are never thrown away, each costs exactly the work of a root."""
         budget, issued_ns = self.rule.budget, len(self.hedges) * WORK_NS
         if budget is None or self.discards:
             return

@@ -1,7 +1,7 @@
-"""Machines for a test that has one: network namespaces joined by a bridge, each with an address of its own.
+"""Several machines on one, for tests: Linux network namespaces joined by a bridge, each with an address of its own.
 
-They share processors, files and shared memory, but no loopback: what they say to each other goes through the kernel's
-network, where it can be slowed down or cut. Needs Linux, root, and iproute2.
+They share processors, files and shared memory, but not the loopback interface: their traffic goes through the kernel's
+network stack, where it can be slowed down or cut. Needs Linux, root, and iproute2.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tailrace.errors import TailraceError
 
 
 def why_no_namespaces() -> str | None:
-    """Why this process cannot make namespaces; None if it can."""
+    """The reason why this process cannot make namespaces; ``None`` if it can."""
     if os.geteuid() != 0:
         return "it takes root"
     missing = [tool for tool in ("ip", "tc", "bridge") if shutil.which(tool) is None]
@@ -36,33 +36,33 @@ class Machine:
 
     name: str
     address: str
-    port: str  # of the bridge
+    port: str  # its interface at the bridge
 
     @property
     def prefix(self) -> list[str]:
-        """Of a command line that shall run there."""
+        """The beginning of a command line that is to run there."""
         return ["ip", "netns", "exec", self.name]
 
     def limit(self, mbit: float, latency_ms: float = 50.0) -> None:
-        """No more than so much leaves it, and what has waited for so long is dropped."""
+        """Limit what leaves this machine. Packets that would wait longer than ``latency_ms`` are dropped."""
         rate = ("rate", f"{round(mbit * 1000)}kbit", "burst", "16kb", "latency", f"{latency_ms:g}ms")
         _run("tc", "-n", self.name, "qdisc", "replace", "dev", "eth0", "root", "tbf", *rate)
 
     def plug(self, plugged: bool) -> None:
-        """In or out of the network. Nobody is told: packets are just not there."""
+        """Connect this machine to the network or cut it off. Packets are lost without an error."""
         _run("ip", "link", "set", self.port, "up" if plugged else "down")
 
     def isolate(self, isolated: bool) -> None:
-        """From other machines that are isolated, but not from the one that made them."""
+        """Cut this machine off from other isolated machines, but not from the host."""
         _run("bridge", "link", "set", "dev", self.port, "isolated", "on" if isolated else "off")
 
 
 class Namespaces:
-    """So many machines, and the one that makes them as a further one. All of it is gone afterwards."""
+    """A context with so many machines on one network with the host. It removes them all at its end."""
 
     def __init__(self, machines: int) -> None:
         mark, net = os.getpid() % 10_000, f"10.213.{os.getpid() % 250}"
-        self.address = f"{net}.1"  # of this machine, on their network
+        self.address = f"{net}.1"  # of the host, on their network
         self._bridge = f"trb{mark}"
         self.machines = [Machine(f"tailrace-{mark}-{n}", f"{net}.{n + 2}", f"trv{mark}-{n}") for n in range(machines)]
 

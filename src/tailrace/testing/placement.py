@@ -1,6 +1,6 @@
-"""The law of placement rules, as a function that any rule can be put through.
+"""The law of placement rules as a function that checks any rule.
 
-The law is stated in ``tailrace.policy.placement``; each ``_check_*`` below is one clause of it.
+The law is in ``tailrace.policy.placement.api``; each ``_check_*`` below is one clause of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ sys.stdout.buffer.write(pickle.dumps(_place_all(*pickle.load(sys.stdin.buffer)))
 
 
 def placement_problems() -> list[PlacementProblem]:
-    """Some of every kind: even and uneven nodes, free and constrained tasks, equal and unequal weights."""
+    """Problems of every kind: even and uneven nodes, free and constrained tasks, equal and unequal weights."""
     rng = Random(7)
     traffic = {(a, b): rng.randint(1, 20) for a in range(9) for b in range(a + 1, 9) if rng.random() < 0.5}
     cpu = [rng.randint(1, 8) for _ in range(9)]

@@ -1,4 +1,4 @@
-"""Looking at processes from outside, as a test of real kills must: alive or not, their ports, their memory.
+"""Looks at processes from outside, for tests that kill real ones: whether they live, their ports, their memory.
 
 Linux only: everything is read from ``/proc``.
 """
@@ -14,7 +14,7 @@ _LISTEN, _ESTABLISHED = "0A", "01"
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 30.0, what: str = "the condition") -> None:
-    """Return once ``condition()`` is true; raise AssertionError if it does not become so in time."""
+    """Wait until ``condition()`` is true. Raises ``AssertionError`` after ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"waited too long: timeout_s={timeout_s} for={what}"
@@ -22,7 +22,7 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 30.0, what: s
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs, or could: one that only waits to be reaped does not."""
+    """Whether the process exists and is more than a zombie that waits to be reaped."""
     return _state(pid) not in ("", "Z", "X")
 
 

@@ -1,6 +1,6 @@
-"""The law of send schedulers, as a function that any scheduler can be put through.
+"""The law of send schedulers as a function that checks any scheduler.
 
-The law is stated in ``tailrace.policy.send_order.api``; each ``_check_*`` below is one clause of it.
+The law is in ``tailrace.policy.send_order.api``; each ``_check_*`` below is one clause of it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from tailrace.policy.send_order.api import NEVER_NS, NOTHING, Picker, SendSchedu
 TURN_NS = 1_000_000
 COSTS_NS = (0, 10_000, 10_000, 5_000_000)  # unknown, cheap and expensive
 BURSTS = (0, 0, 0, 1, 1, 1, 2, 9)
-"""What arrives between two turns: about one and a half tuples, so that queues grow, ..."""
+"""Numbers of tuples that arrive between two turns: one and a half on average, so that queues grow."""
+
 LULLS = (0, 0, 0, 1)
-"""... and now and then for a while much less, so that they empty."""
+"""The same during lulls, in which queues become empty."""
 LULL_TURNS = 100
 
 _IN_ANOTHER_PROCESS = """
@@ -32,7 +33,7 @@ from tailrace.testing.scheduler import _pick_everywhere
 sys.stdout.buffer.write(pickle.dumps(_pick_everywhere(*pickle.load(sys.stdin.buffer))))
 """
 
-Check = Callable[[Waiting, int, int], None]  # of what waits, the time, and what was picked
+Check = Callable[[Waiting, int, int], None]  # arguments: what waits, the time, and the pick
 
 
 def check_scheduler(
@@ -63,7 +64,7 @@ def check_scheduler(
 
 
 class _Queues:
-    """Outgoing queues that fill and empty by a seed, and obey whoever picks."""
+    """Outgoing queues that fill at random and are emptied as the scheduler picks."""
 
     def __init__(self, queues: int, seed: int) -> None:
         self.waiting = Waiting(queues)
@@ -125,7 +126,7 @@ def _broken(scheduler: SendScheduler, law: str, **facts: object) -> AssertionErr
 
 
 class _Watched:
-    """A picker that is caught when it changes what it is shown."""
+    """Wraps a picker and raises if it changes ``waiting``."""
 
     def __init__(self, scheduler: SendScheduler, picker: Picker, seed: int) -> None:
         self._scheduler = scheduler
@@ -184,7 +185,7 @@ def _check_same(scheduler: SendScheduler, law: str, a: list[int], b: list[int], 
 
 
 def _check_repeatable(scheduler: SendScheduler, queues: int, seed: int, turns: int) -> None:
-    """A picker that is bound while another is at work: they must not share state through the scheduler."""
+    """Pickers that work at the same time must not share state through the scheduler."""
     first = scheduler.bind(queues, Random(seed))
     expected = _picks(first, queues, seed, turns)
     one, two = scheduler.bind(queues, Random(seed)), scheduler.bind(queues, Random(seed))

@@ -1,12 +1,14 @@
-"""What a placement rule is: it says on which node, and on which of its workers, each task of a run lives.
+"""Placement problems, placements, and the protocol of the rules that lead from one to the other.
 
-The problem is a value. Tasks have numbers, as in a plan, and names such as ``split/0``; each has a weight in CPU; pairs
-of tasks have traffic, in tuples, both directions together; nodes have workers, not all equally many. What may be asked
-for besides: tasks *pinned* to a node, tasks *together* in one worker, operators *spread* over the nodes.
+A problem is a value. Tasks have numbers, as in a plan, and names such as ``split/0``. Each task has a weight in CPU;
+pairs of tasks have traffic, in tuples, both directions together; nodes have workers, not all equally many. Constraints:
+tasks *pinned* to a node, tasks *together* in one worker, operators *spread* over the nodes.
 
 A node's *share* of the load is its share of the workers. Its *limit* is that share with some slack on top, or more if
-indivisible tasks and constraints leave no choice: see ``tailrace.policy.placement.limits``. The *cut* of a placement is
-the traffic between nodes. Of placements within the limits, the one with the least cut is the best.
+indivisible tasks and constraints leave no choice: see ``limits``. The *cut* of a placement is the traffic between
+nodes. Among placements within the limits, the one with the smallest cut is best.
+
+The law of rules is checked by ``tailrace.testing.check_placement``.
 """
 
 from __future__ import annotations
@@ -41,12 +43,12 @@ class PlacementProblem:
     """Tasks with their load and traffic, and the nodes they can go to. ``placement_problem()`` makes one."""
 
     tasks: tuple[str, ...]  # names, by number
-    cpu: tuple[float, ...]  # of each task, in any unit
+    cpu: tuple[float, ...]  # weight of each task, in any unit
     traffic: tuple[tuple[int, int, float], ...]  # (lower task, higher task, tuples), each pair once
     nodes: tuple[Node, ...]
-    slack: float  # what a node may carry above its share, as a part of it
-    pins: tuple[int | None, ...]  # of each task, the only node for it
-    together: tuple[tuple[int, ...], ...]  # sets of tasks for one worker
+    slack: float  # what a node may carry above its share, as a fraction of it
+    pins: tuple[int | None, ...]  # the node that each task is pinned to
+    together: tuple[tuple[int, ...], ...]  # sets of tasks that must share a worker
     spread: tuple[tuple[int, ...], ...]  # the tasks of each spread operator
 
     @cached_property
@@ -55,7 +57,7 @@ class PlacementProblem:
 
     @cached_property
     def most_of(self) -> tuple[int, ...]:
-        """Of each spread operator, how many tasks a node may have: as few as there can be."""
+        """For each spread operator, how many of its tasks a node may have: the smallest possible maximum."""
         usable = sum(node.workers > 0 for node in self.nodes)
         return tuple(-(-len(tasks) // usable) for tasks in self.spread)
 
@@ -82,12 +84,12 @@ class Placement:
         return sum((tuples for a, b, tuples in problem.traffic if self.node_of[a] != self.node_of[b]), 0.0)
 
     def between_workers(self, problem: PlacementProblem) -> float:
-        """Traffic between workers of one node: what a ring carries."""
+        """Traffic between workers of the same node, which shared memory carries."""
         near = (pair for pair in problem.traffic if self.node_of[pair[0]] == self.node_of[pair[1]])
         return sum((tuples for a, b, tuples in near if self.worker_of[a] != self.worker_of[b]), 0.0)
 
     def loads(self, problem: PlacementProblem) -> list[float]:
-        """CPU on each node."""
+        """The weight on each node."""
         loads = [0.0] * len(problem.nodes)
         for task, node in enumerate(self.node_of):
             loads[node] += problem.cpu[task]
@@ -120,7 +122,7 @@ class PlacementRule(Protocol):
 
 
 def over_workers(problem: PlacementProblem, node_of: Sequence[int]) -> Placement:
-    """Inside a node, tasks go round robin over its workers; those that are to be together go as one."""
+    """Deal the tasks of each node over its workers in turn. Tasks that must be together count as one."""
     leader = {task: min(tasks) for tasks in problem.together for task in tasks}
     dealt = [0] * len(problem.nodes)
     worker_of: list[int] = []

@@ -1,12 +1,12 @@
-"""TurboStream's Algorithm 2: blocks are split in two, and each half again, until every part has one node.
+"""Algorithm 2 of TurboStream: split the blocks in two, and each half again, until every part has one node.
 
-A part is gathered breadth first from a start block until it has its share of the weight, once from every start; of the
-parts that are balanced, the one with the least traffic across is taken. Two things are not as printed. Line 22 must
-mean that the queue *is empty*: then a block that was not visited yet goes on. And where no start gives a balanced part,
-which the paper passes over, the best balanced one is taken.
+A part is gathered breadth first from a start block until it has its share of the weight. Every block is tried as a
+start; among balanced parts, the one with the least traffic across is taken. Two things differ from the printed
+algorithm. Line 22 must mean that the queue *is empty*; then the search goes on from a block that was not visited yet.
+And if no start gives a balanced part, which the paper does not consider, the best balanced one is taken.
 
 Nodes may have different numbers of workers, as in the authors' implementation: the first half of the nodes, rounded up,
-is to have the share of the weight that it has of the workers.
+is to have the same share of the weight as of the workers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from tailrace.policy.placement.blocks import BlockGraph
 
 
 def bisect(blocks: BlockGraph, factor: float, starts: int | None = None) -> list[int]:
-    """Of each block, its node. A part is balanced if its share of the weight is less than ``factor`` from its aim.
+    """The node of each block. A part is balanced if its share of the weight differs from its target by less than
+    ``factor``.
 
-    With ``starts``, about so many blocks of each part are tried as a start, not all: its square is the paper's price.
+    With ``starts``, only about so many blocks of each part are tried as a start; to try all takes quadratic time.
     """
     node_of = [0] * len(blocks)
     parts: list[tuple[Sequence[int], Sequence[int]]] = [(range(len(blocks)), blocks.usable)]
@@ -41,7 +42,7 @@ def bisect(blocks: BlockGraph, factor: float, starts: int | None = None) -> list
 
 
 def split(blocks: BlockGraph, members: Sequence[int], target: float, factor: float, every: int = 1) -> Collection[int]:
-    """The part of ``members`` that goes to the first half of the nodes. ``every`` which of them is a start."""
+    """The part of ``members`` that goes to the first half of the nodes. Every ``every``-th is tried as a start."""
     inside = frozenset(members)
     total = sum(blocks.weight[block] for block in members)
     found: list[tuple[bool, float, float, Collection[int]]] = []
@@ -57,7 +58,7 @@ def split(blocks: BlockGraph, members: Sequence[int], target: float, factor: flo
 def _gather(
     blocks: BlockGraph, members: Sequence[int], inside: frozenset[int], start: int, target: float, factor: float
 ) -> tuple[Collection[int], float]:
-    """Breadth first, taking whatever brings the weight nearer to its target."""
+    """Gather blocks breadth first, taking those that bring the weight nearer to its target."""
     queue, seen = deque([start]), {start}
     gathered: dict[int, None] = {}
     weight = 0.0

@@ -1,4 +1,4 @@
-"""Tasks as blocks: what goes to one node as one, because it was asked for or because it was consolidated.
+"""Blocks: tasks that go to the same node, because the problem asks for it or because they were consolidated.
 
 All placement rules work on a graph of blocks.
 """
@@ -15,14 +15,16 @@ from tailrace.policy.placement.api import PlacementProblem
 
 @dataclass(frozen=True)
 class BlockGraph:
-    members: tuple[tuple[int, ...], ...]  # of each block, its tasks
-    weight: tuple[float, ...]
-    links: tuple[dict[int, float], ...]  # of each block, its neighbours and the traffic with them
-    pin: tuple[int | None, ...]
-    of_spread: tuple[tuple[tuple[int, int], ...], ...]  # of each block: a spread operator and how many tasks of it
-    most_of: tuple[int, ...]  # of each spread operator, tasks on one node
-    limit: tuple[float, ...]  # of each node
-    room: tuple[int, ...]  # workers of each node; one without any takes nothing
+    """Blocks with their weights, traffic and constraints, and the nodes with their limits."""
+
+    members: tuple[tuple[int, ...], ...]  # the tasks of each block
+    weight: tuple[float, ...]  # of each block
+    links: tuple[dict[int, float], ...]  # the neighbours of each block, and the traffic with them
+    pin: tuple[int | None, ...]  # the node that each block is pinned to
+    of_spread: tuple[tuple[tuple[int, int], ...], ...]  # for each block: spread operators, and how many tasks of them
+    most_of: tuple[int, ...]  # for each spread operator: most tasks on one node
+    limit: tuple[float, ...]  # most weight of each node
+    room: tuple[int, ...]  # workers of each node; a node without any takes no tasks
 
     def __len__(self) -> int:
         return len(self.members)
@@ -33,7 +35,7 @@ class BlockGraph:
 
     @cached_property
     def bound(self) -> tuple[bool, ...]:
-        """Of each block, whether a constraint has a say in where it goes."""
+        """For each block, whether it is pinned or has tasks of a spread operator."""
         return tuple(pin is not None or bool(spread) for pin, spread in zip(self.pin, self.of_spread, strict=True))
 
     def loads(self, node_of: Sequence[int]) -> list[float]:
@@ -43,7 +45,7 @@ class BlockGraph:
         return loads
 
     def overload(self, node_of: Sequence[int]) -> float:
-        """Load above the limits."""
+        """The weight above the limits, of all nodes together."""
         return overload(self.loads(node_of), self.limit)
 
     def cut(self, node_of: Sequence[int]) -> float:
@@ -55,11 +57,11 @@ class BlockGraph:
         )
 
     def badness(self, node_of: Sequence[int]) -> tuple[float, float]:
-        """What a placement is judged by."""
+        """The measure of a placement: overload first, then the cut. Smaller is better."""
         return self.overload(node_of), self.cut(node_of)
 
     def tasks(self, node_of: Sequence[int]) -> list[int]:
-        """Of each task, the node of its block."""
+        """The node of each task."""
         nodes = [0] * sum(map(len, self.members))
         for block, tasks in enumerate(self.members):
             for task in tasks:
@@ -67,7 +69,7 @@ class BlockGraph:
         return nodes
 
     def merged(self, parents: Sequence[Sequence[int]]) -> BlockGraph:
-        """Blocks joined to larger ones. Limits stay."""
+        """The graph with blocks joined into larger ones, with the same limits."""
         parent_of = {block: parent for parent, blocks in enumerate(parents) for block in blocks}
         links: list[dict[int, float]] = [{} for _ in parents]
         for block, neighbours in enumerate(self.links):
@@ -102,7 +104,7 @@ def _added(counts: Iterable[Iterable[tuple[int, int]]]) -> tuple[tuple[int, int]
 
 
 def unlimited_blocks(problem: PlacementProblem) -> BlockGraph:
-    """Tasks that are to be together as one block, and every other task as one. Nodes may carry anything."""
+    """The blocks of a problem, without limits: one for each set of tasks that must be together, one for each other."""
     links: list[dict[int, float]] = [{} for _ in problem.tasks]
     for a, b, tuples in problem.traffic:
         links[a][b] = links[b][a] = tuples

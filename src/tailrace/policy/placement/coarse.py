@@ -1,8 +1,9 @@
 """The coarse-grained scheduler of TurboStream (Wu et al. 2018), and ours, which begins with it.
 
-The paper's: consolidate tasks (Algorithm 1), split the parents over the nodes (Algorithm 2), deal the tasks of a node
-out over its workers. Ours places the parents better (``tailrace.policy.placement.search``), and refines the placement
-again on every level down to the tasks, where parents come apart. Its parents are light enough to be moved.
+Decides by the traffic between tasks and their weights. The paper consolidates tasks into parents (Algorithm 1), splits
+the parents over the nodes (Algorithm 2), and deals the tasks of a node over its workers. Ours places the parents better
+(``search``) and refines the placement again on every level down to the tasks, where parents come apart; its parents are
+light enough to be moved. Law: that of ``PlacementRule``.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from tailrace.policy.placement.search import search
 from tailrace.policy.placement.settle import settle
 
 FACTOR = 0.1
+"""Imbalance that a bisection accepts. The paper does not say its value."""
+
 PARENTS = 8
-"""A node. The paper gives neither its factor nor its threshold; one of few parents a node could not be balanced."""
+"""Parents for each node at which consolidation ends. The paper does not say its value; few cannot be balanced."""
 
 BISECTED = 32
-"""Starts of a bisection that is itself only a start. All of them took most of the time on a thousand tasks."""
+"""Starts of a bisection whose result is only a first placement. With all of them it took most of the time."""
 
 FINEST = 64
-"""So few blocks are placed as they are, however few the nodes."""
+"""Up to so many blocks are placed without consolidation, however few nodes there are."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""TurboStream's Algorithm 1: blocks are consolidated in pairs by heaviest traffic, level by level.
+"""Algorithm 1 of TurboStream: join blocks in pairs by heaviest traffic, level by level.
 
 Line 16 of the paper says *u* where it must be *v*: a block without a free neighbour becomes a parent on its own.
 """
@@ -12,9 +12,9 @@ from tailrace.policy.placement.blocks import BlockGraph
 
 
 def consolidate(blocks: BlockGraph, heaviest: float = inf) -> list[tuple[int, ...]]:
-    """One level: the blocks of each parent. No parent of two weighs more than ``heaviest``.
+    """Make one level: the blocks of each parent. No parent of two blocks weighs more than ``heaviest``.
 
-    Blocks that are pinned or spread stay as they are: where they may go is not for their neighbours to say.
+    Blocks that are pinned or spread stay alone, because their constraints must not bind their neighbours.
     """
     parents: list[tuple[int, ...]] = []
     visited = list(blocks.bound)
@@ -34,7 +34,7 @@ def consolidate(blocks: BlockGraph, heaviest: float = inf) -> list[tuple[int, ..
 
 
 def _heaviest_free(blocks: BlockGraph, block: int, visited: list[bool], room: float) -> int | None:
-    """Of the neighbours that are free, the one with the most traffic; of those, the first."""
+    """The free neighbour with the most traffic, the first of several."""
     free = [
         (-traffic, other)
         for other, traffic in blocks.links[block].items()
@@ -45,11 +45,11 @@ def _heaviest_free(blocks: BlockGraph, block: int, visited: list[bool], room: fl
 
 class Level(NamedTuple):
     blocks: BlockGraph
-    parents: list[tuple[int, ...]]  # of each block, what it was on the level before
+    parents: list[tuple[int, ...]]  # for each block, its blocks on the level below
 
 
 def levels_of(blocks: BlockGraph, threshold: int, heaviest: float = inf) -> list[Level]:
-    """Level by level until at most ``threshold`` parents are left, or none can be joined."""
+    """Consolidate until at most ``threshold`` parents are left, or none can be joined."""
     levels: list[Level] = []
     while len(blocks) > threshold:
         parents = consolidate(blocks, heaviest)
@@ -61,7 +61,7 @@ def levels_of(blocks: BlockGraph, threshold: int, heaviest: float = inf) -> list
 
 
 def expand(parents: list[tuple[int, ...]], node_of: list[int]) -> list[int]:
-    """From the nodes of parents to those of their blocks."""
+    """The nodes of blocks from the nodes of their parents."""
     nodes = [0] * sum(map(len, parents))
     for parent, blocks in enumerate(parents):
         for block in blocks:

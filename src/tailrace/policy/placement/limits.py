@@ -1,9 +1,10 @@
-"""How much a node may carry.
+"""Limits: how much a node may carry.
 
-Its share of the load is its share of the workers, and some slack on top is its limit. But tasks cannot be divided, and
-what is pinned or spread must go where it must. So a plain packing is made, heaviest first, each block where it fills a
-node least; and as far as that goes above a share, every node may. There is thus always a placement within the limits,
-and blocks of one weight are dealt out as evenly as their number allows. What is pinned to a node it may always carry.
+A node's share of the load is its share of the workers; its limit is that share and some slack. But tasks cannot be
+divided, and pinned and spread tasks have few nodes to go to. A plain packing is therefore made, heaviest block first,
+each on the node that it fills least. As far as this packing exceeds the share of a node, every node may exceed its own.
+So a placement within the limits always exists, and blocks of equal weight are dealt as evenly as their number allows. A
+node may always carry what is pinned to it.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from tailrace.policy.placement.blocks import BlockGraph, unlimited_blocks
 from tailrace.policy.placement.settle import Counts, settle
 
 GRAIN = 1e-9
-"""Of the whole load: less than this is rounding."""
+"""Fraction of the whole load below which differences are rounding."""
 
 
 def pack(blocks: BlockGraph, order: Iterable[int]) -> list[int]:
-    """Pinned blocks where they belong, the others in this order, each to the node that is then fullest by least.
+    """Place pinned blocks first, then the others in this order, each on the node that is the least full with it.
 
-    Traffic does not count. Spread operators do, as long as some node fits.
+    Traffic is ignored. Spread operators are respected as long as some node fits.
     """
     node_of = [blocks.usable[0] if pin is None else pin for pin in blocks.pin]
     loads, counts = [0.0] * len(blocks.room), Counts(blocks)
@@ -43,13 +44,13 @@ def pack(blocks: BlockGraph, order: Iterable[int]) -> list[int]:
 
 
 def pack_heaviest_first(problem: PlacementProblem, blocks: BlockGraph) -> list[int]:
-    """A placement that keeps the constraints and, if these blocks are what limits were made for, the limits."""
+    """A placement that keeps the constraints, and the limits if these were made from the same blocks."""
     order = sorted(range(len(blocks)), key=lambda block: (-blocks.weight[block], block))
     return settle(problem, blocks, pack(blocks, order))
 
 
 def blocks_of(problem: PlacementProblem) -> BlockGraph:
-    """The blocks of a problem, with the limits of its nodes; or the error that its constraints leave no placement."""
+    """The blocks of a problem with the limits of its nodes. Raises ``OptionError`` if no placement is possible."""
     blocks = unlimited_blocks(problem)
     packed = pack_heaviest_first(problem, blocks)
     total, workers = sum(blocks.weight), sum(blocks.room)

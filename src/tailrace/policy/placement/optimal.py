@@ -1,7 +1,8 @@
-"""The best placement there is, by a search of all: for small problems, and to measure others against.
+"""The best placement, found by trying all: for small problems, and to compare other rules with.
 
-Branch and bound. A branch ends where its cut cannot be less than the best found: it grows at least by what each block
-that is not placed yet would add if it could go to its best node now. Of nodes that are empty and alike, one is tried.
+Decides by branch and bound on the cut. A branch ends when its cut cannot become smaller than the best found: it grows
+at least by what each unplaced block would add on its best node. Of several empty and equal nodes, only one is tried.
+Law: that of ``PlacementRule``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tailrace.policy.placement.limits import blocks_of
 from tailrace.policy.placement.settle import Counts
 
 MOST_BLOCKS = 16
-"""Seconds on three nodes, as a rule. The search grows with the number of nodes to the power of this."""
+"""Blocks up to which the search takes seconds on three nodes. Its time is exponential in the number of blocks."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class _Search:
 
 
 def _densest_first(blocks: BlockGraph) -> list[int]:
-    """Pinned blocks, then whoever has the most traffic with those before: branches end early."""
+    """Pinned blocks first, then always the block with the most traffic to those before: branches end early."""
     order: list[int] = [block for block in range(len(blocks)) if blocks.pin[block] is not None]
     left = [block for block in range(len(blocks)) if blocks.pin[block] is None]
     while left:

@@ -1,6 +1,6 @@
-"""How a placement problem is written down: counts of tasks, traffic by task number, constraints by name, all checked.
+"""Makes and checks placement problems: counts of tasks, traffic by task number, constraints by name.
 
-A constraint names a task, ``split/0``, or an operator, ``split``, which stands for all its tasks.
+A constraint names a task, such as ``split/0``, or an operator, such as ``split``, which stands for all its tasks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tailrace.errors import OptionError, did_you_mean, shorten
 from tailrace.policy.placement.api import Node, PlacementProblem
 
 SLACK = 0.1
-"""A node may carry a tenth more than its share unless said. The paper has such a factor and does not give it."""
+"""By default a node may carry a tenth more than its share. The paper has such a factor and does not say its value."""
 
 
 def placement_problem(
@@ -118,7 +118,7 @@ def _check_traffic(traffic: Mapping[tuple[int, int], float], tasks: int) -> tupl
             raise OptionError(f"traffic of a task that is not there: pair=({a}, {b}) tasks={tasks}")
         if not (isfinite(tuples) and tuples >= 0):
             raise OptionError(f"traffic must be a number of 0 or more: pair=({a}, {b}) tuples={tuples!r}")
-        if a != b and tuples > 0:  # what a task sends to itself never leaves it
+        if a != b and tuples > 0:  # traffic of a task with itself costs nothing
             pair = (min(a, b), max(a, b))
             pairs[pair] = pairs.get(pair, 0.0) + tuples
     return tuple((a, b, tuples) for (a, b), tuples in sorted(pairs.items()))
@@ -156,7 +156,7 @@ def _resolve_together(names: _Names, together: Iterable[Sequence[str]]) -> tuple
 
 
 def _check_agreement(problem: PlacementProblem) -> None:
-    """What can be seen to contradict itself at a glance. The rest turns up where a first placement is sought."""
+    """Refuse constraints that obviously contradict each other. ``settle`` finds the other contradictions."""
     name, nodes = problem.tasks, problem.nodes
     for tasks in problem.together:
         pinned = {problem.pins[task]: task for task in tasks if problem.pins[task] is not None}

@@ -1,9 +1,9 @@
-"""Refinement: from a placement to a better one, by moves between nodes (Fiduccia and Mattheyses) and by swaps.
+"""Refinement: improves a placement by moves between nodes (Fiduccia and Mattheyses 1982) and by swaps.
 
-A pass moves blocks one by one, each once at most, whatever gains most, even if that is a loss; at its end the best
-placement it came through stays. A move may put a node above its limit by one block: the next move is then out of that
-node, so that a chain of moves through full nodes is found as well as one into an empty place. Passes go on until one
-finds nothing. Where blocks are few, the best of all swaps is sought besides.
+A pass moves blocks one by one, each at most once, always the one that gains most, even if the gain is negative. At the
+end of the pass the best placement on the way stays. A move may put a node above its limit by one block; the next move
+is then out of that node. In this way a pass finds chains of moves through full nodes as well as moves into free room.
+Passes go on until one finds nothing. If there are few blocks, the best of all swaps is tried as well.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from tailrace.policy.placement.blocks import BlockGraph, overload
 from tailrace.policy.placement.settle import Counts
 
 PASSES = 8
-"""Most placements are as good as they get after three."""
+"""Most passes. Most placements do not improve any more after three."""
 
 STALL = 60
-"""Moves without anything better after which a pass ends, so that a thousand tasks take seconds."""
+"""Moves without an improvement after which a pass ends, so that a thousand tasks take seconds."""
 
 SWAPPED = 40
-"""Blocks up to which all pairs are tried: their number squared is the price of one swap."""
+"""Blocks up to which all pairs are tried, which takes quadratic time for each swap."""
 
 
 def refine(blocks: BlockGraph, node_of: list[int]) -> list[int]:
-    """A placement that is no worse. The constraints hold if they did."""
+    """A placement that is no worse than ``node_of``, and keeps the constraints if that did."""
     state = _State(blocks, node_of)
     for _ in range(PASSES):
         found = _move_pass(state)
@@ -37,7 +37,7 @@ def refine(blocks: BlockGraph, node_of: list[int]) -> list[int]:
 
 
 class _State:
-    """A placement with what each block has to do with each node."""
+    """A placement, and the traffic of each block with each node."""
 
     def __init__(self, blocks: BlockGraph, node_of: list[int]) -> None:
         self.blocks = blocks
@@ -81,7 +81,7 @@ class _State:
 
 
 def _move_pass(state: _State) -> bool:
-    """Whether it found something better."""
+    """Move blocks. Returns whether the placement has improved."""
     queue = _Candidates(state)
     best, best_length = state.badness(), 0
     moves: list[tuple[int, int]] = []  # block and where it was
@@ -103,8 +103,8 @@ def _move_pass(state: _State) -> bool:
 class _Candidates:
     """Blocks that may still move in this pass, by what they would gain.
 
-    A heap for each node, of blocks by an upper bound of their gain: a bound is raised when a neighbour moves, and
-    lowered to what holds when its block comes to the top.
+    Each node has a heap of its blocks by an upper bound of their gain. A bound is raised when a neighbour moves, and
+    lowered to the exact gain when its block comes to the top.
     """
 
     def __init__(self, state: _State) -> None:
@@ -125,7 +125,7 @@ class _Candidates:
             heapify(heap)
 
     def pick(self, over: int | None) -> tuple[int, int] | None:
-        """The block that gains most, out of the node that is over its limit if there is one, and where it goes."""
+        """The block that gains most, and its target. If a node is over its limit, only that node's blocks count."""
         blocks, heaps = self._state.blocks, self._heaps
         aside: list[tuple[float, int]] = []
         picked = None
@@ -150,7 +150,7 @@ class _Candidates:
         return picked
 
     def _best_target(self, block: int, here: int) -> tuple[int | None, float]:
-        """The best node that is not above its limit yet. Of equals, the one with most room."""
+        """The best node that is not above its limit yet; among equals, the one with the most room."""
         state, blocks = self._state, self._state.blocks
         near, loads, limit, weight = state.near[block], state.loads, blocks.limit, blocks.weight[block]
         spread = bool(blocks.of_spread[block])
@@ -204,7 +204,7 @@ def _swap_pass(state: _State) -> bool:
 
 
 def _best_swap(state: _State) -> tuple[int, int] | None:
-    """The two blocks on different nodes that gain most by changing places, if any gain."""
+    """The two blocks on different nodes whose swap gains most, if any swap gains."""
     blocks, node_of, near, loads, limit = state.blocks, state.node_of, state.near, state.loads, state.blocks.limit
     best, most = None, state.grain
     for one in range(len(blocks)):

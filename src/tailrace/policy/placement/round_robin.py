@@ -1,7 +1,7 @@
-"""Round robin: tasks are dealt out over the workers like cards, as a plan does. Who talks to whom does not count.
+"""Round robin: tasks are dealt over the workers in turn, as a plan does by default. Traffic is ignored.
 
-Workers are numbered through the nodes in turn, the first of each, then the second of each that has one, so that
-neighbours in number are on different nodes.
+Workers are numbered across the nodes in turn: the first of each node, then the second of each that has one, and so on.
+Neighbours in number are therefore on different nodes. Law: that of ``PlacementRule``.
 """
 
 from __future__ import annotations

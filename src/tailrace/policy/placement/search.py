@@ -1,8 +1,8 @@
-"""A good placement of a few hundred blocks: many starts, each refined, and then the best of them disturbed and refined.
+"""Searches a good placement of up to a few hundred blocks: refines many starts, then disturbs and refines the best.
 
-Refinement ends in the nearest placement from which no pass leads on, and how good that is depends on where it began.
-Starts are the one given, a plain packing, packings in random order, and random nodes: these differ most, and what is
-above the limits is the first thing that refinement sees to.
+Refinement ends in a local optimum, and how good that is depends on the start. Starts are the given placement, a plain
+packing, packings in random order, and random nodes. Random nodes differ most, and refinement first brings them within
+the limits.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from tailrace.policy.placement.limits import pack, pack_heaviest_first
 from tailrace.policy.placement.refine import refine
 from tailrace.policy.placement.settle import settle
 
-STARTS = 4  # of each random kind, for each block up to a dozen
-KICKS = 8  # likewise
-KICKED = 3  # blocks
+STARTS = 4  # random starts of each kind for each block, up to DOZEN blocks
+KICKS = 8  # disturbed placements for each block, up to DOZEN blocks
+KICKED = 3  # blocks that are moved to disturb a placement
 DOZEN = 12
 
 SEARCHED = 6_000
-"""Blocks times nodes times tries, at most, though always two tries: tenths of a second on a dozen tasks, a second on a
-thousand. With a third of the tries, some small graph in a thousand was placed a tenth worse than it can be."""
+"""Bound of blocks times nodes times tries, but there are always two tries. It takes tenths of a second on a dozen tasks
+and a second on a thousand. With a third of the tries, one small graph in a thousand was placed a tenth worse than it
+can be."""
 
 
 def search(problem: PlacementProblem, blocks: BlockGraph, first: list[int], rng: Random) -> list[int]:
-    """A placement that is no worse than ``first``, changed where constraints do not allow it."""
+    """A placement that is no worse than ``first`` after that was changed to keep the constraints."""
 
     def refined(node_of: list[int]) -> list[int]:
         return refine(blocks, settle(problem, blocks, node_of))

@@ -1,7 +1,7 @@
-"""From a placement that is wanted to one that keeps the constraints, or to the error that there is none.
+"""Changes a wanted placement so that it keeps the constraints, or raises an error if none does.
 
-Each operator alone can always be spread. Tasks that are to be together tie operators to each other, and then a choice
-may lead nowhere: the search goes back on it.
+Each spread operator alone can always be spread. Tasks that must be together tie operators to each other, so a choice
+may lead to a dead end; the search then goes back on it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from tailrace.policy.placement.api import PlacementProblem
 from tailrace.policy.placement.blocks import BlockGraph
 
 TRIES = 20_000
-"""A tenth of a second. Who has not found a placement by then has constraints that nearly contradict each other."""
+"""Most steps of the search: a tenth of a second. Constraints that need more nearly contradict each other."""
 
 
 class Counts:
-    """How many tasks of each spread operator each node has."""
+    """The number of tasks of each spread operator on each node."""
 
     __slots__ = ("_blocks", "_taken")
 
@@ -38,7 +38,7 @@ class Counts:
 
 
 def settle(problem: PlacementProblem, blocks: BlockGraph, wanted: Sequence[int]) -> list[int]:
-    """As wanted, but for blocks that pins and spread operators send elsewhere."""
+    """The wanted placement, except for blocks that must go elsewhere because of pins and spread operators."""
     node_of, counts = list(wanted), Counts(blocks)
     bound = [block for block in range(len(blocks)) if blocks.bound[block]]
     bound.sort(key=lambda block: (blocks.pin[block] is None, -len(blocks.of_spread[block]), block))

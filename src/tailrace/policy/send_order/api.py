@@ -1,4 +1,7 @@
-"""What a send scheduler is: the rule that picks which of a node's outgoing queues may send next."""
+"""The protocols of send schedulers: the rule that picks which of several outgoing queues sends next.
+
+The laws below are checked by ``tailrace.testing.check_scheduler``.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ NOTHING = -1
 """A picker returns this instead of a queue when nothing waits."""
 
 NEVER_NS = 2**63 - 1
-"""The time at which the head of an empty queue became ready: later than any other, so that the oldest is a ``min``."""
+"""Time since which the head of an empty queue waits: later than any other, so that ``min`` finds the oldest head."""
 
 
 class Waiting:
@@ -31,11 +34,11 @@ class Waiting:
 
     def __init__(self, queues: int) -> None:
         self.tuples = [0] * queues
-        self.work_ns = [0] * queues  # what it is expected to take to send the queue's tuples, summed
+        self.work_ns = [0] * queues  # expected time to send all tuples of the queue
         self.since_ns = [NEVER_NS] * queues  # when the queue's head became ready to be sent
 
     def validate(self) -> None:
-        """An empty queue has no work and no head; no other has such a head."""
+        """Raise AssertionError unless exactly the empty queues have no work and no head."""
         for queue, (tuples, work_ns, since_ns) in enumerate(zip(self.tuples, self.work_ns, self.since_ns, strict=True)):
             facts = f"queue={queue} tuples={tuples} work_ns={work_ns} since_ns={since_ns}"
             assert tuples >= 0 and work_ns >= 0, f"a queue holds less than nothing: {facts}"
@@ -98,7 +101,7 @@ class SendScheduler(Protocol):
 
 
 def index_from(values: list[int], value: int, start: int) -> int:
-    """Where ``value`` is, at ``start`` or after it, or else before it: ties go round instead of to the first."""
+    """Index of ``value``, searched from ``start`` on and then from the beginning, so that ties take turns."""
     try:
         return values.index(value, start)
     except ValueError:

@@ -1,4 +1,7 @@
-"""Send schedulers by name. A number is one of milliseconds: the interval, or the age floor."""
+"""Send schedulers by name, as on the command line.
+
+A number means milliseconds: the interval of ``lbf``, the age floor of ``lbf_work``.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""First in, first out across all queues of a node: what engines do that do not schedule at all.
+"""First in, first out across all queues: what an engine does that does not schedule at all.
 
-No order of sending has a smaller longest wait; none cares less about backlogs.
+Decides by the age of the oldest tuple in each queue. No order has a smaller longest wait, and none ignores backlogs
+more. Law: that of ``SendScheduler``.
 """
 
 from __future__ import annotations

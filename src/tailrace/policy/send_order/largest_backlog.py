@@ -1,8 +1,10 @@
 """Largest backlog first (Hone): the fullest outgoing queue sends next, so that no task falls far behind the others.
 
-The largest backlog ever is at most 3 + ceil(log2 N) times the least possible for N queues. Measured in tuples it is the
-paper's. Measured in work, a few large tuples count for more than many small ones, and age sees to it that a short queue
-is not passed over for ever: nothing waits much longer than twice what it takes to send all that waits.
+Decides by how much waits in each queue. With N queues, the largest backlog ever is at most 3 + ceil(log2 N) times the
+smallest possible. ``lbf`` counts tuples, as the paper does; with an interval it also sends by the paper's signals.
+``lbf_work`` is our own: it counts expected work, so that a few large tuples count for more than many small ones, and it
+sends any head first that is too old, so that nothing waits much longer than twice the time to send all that waits. Law:
+that of ``SendScheduler``.
 """
 
 from __future__ import annotations
@@ -16,21 +18,21 @@ from tailrace.policy.numbers import is_number
 from tailrace.policy.send_order.api import NOTHING, Picker, Waiting, index_from
 
 AGE_FLOOR_MS = 50.0
-"""The low end of the scheduling intervals that Hone's authors found best: below that, age decides nothing."""
+"""Age below which it does not matter: the low end of the scheduling intervals that the authors of Hone found best."""
 
 AGE_DRAINS = 2.0
-"""First in, first out makes a tuple wait for about as long as it takes to send all that waits. With twice that backlogs
-are as small as without a regard to age, and the longest wait is shorter."""
+"""Multiple of the time to send all that waits, which is about how long a tuple waits under first in, first out. With
+twice that time, backlogs are as small as if age did not matter, and the longest wait is shorter."""
 
 MOST_INTERVAL_NS = 10 * SECOND_NS
-"""The paper sweeps 10 to 130 ms. Seconds in which one task alone may send are somebody's mistake."""
+"""Upper bound of intervals. The paper tries 10 to 130 ms; seconds in which one task alone sends must be a mistake."""
 
 
 class _MostTuples:
     __slots__ = ("_next",)
 
     def __init__(self, start: int) -> None:
-        self._next = start  # of the queues with the largest backlog, the first from here on
+        self._next = start  # ties: the first queue from here on
 
     def pick(self, waiting: Waiting, now_ns: int) -> int:
         tuples = waiting.tuples
@@ -57,7 +59,7 @@ class _MostWork:
         if now_ns - oldest_ns >= max(self._age_floor_ns, self._age_drains * sum(values)):
             return since_ns.index(oldest_ns)
         most = max(values)
-        if most == 0:  # nothing waits, or nothing of known cost
+        if most == 0:  # nothing waits, or only tuples of unknown cost
             values = waiting.tuples
             most = max(values)
             if most == 0:
@@ -68,7 +70,7 @@ class _MostWork:
 
 
 class _Signal:
-    """Hone's mechanism: at each tick one queue gets the signal, and only that one sends until the next."""
+    """The mechanism of Hone: at each tick one queue is signalled, and only that queue sends until the next tick."""
 
     __slots__ = ("_interval_ns", "_picker", "_signalled", "_tick")
 

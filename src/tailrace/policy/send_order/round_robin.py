@@ -1,7 +1,8 @@
-"""Round robin over outgoing queues: one that passes over empty queues, and Hone's baseline, which does not.
+"""Round robin over outgoing queues: one that skips empty queues, and the baseline of Hone, which does not.
 
-Hone's baseline gives each queue every N-th turn whether or not it holds anything. With N queues at a load of one half,
-half of all turns are lost, and a lone tuple waits N/2 turns for its own: most of what the paper gains, it gains there.
+Decides by turns, and by which queues are empty. The baseline gives each queue every N-th turn whether or not it holds
+anything. With N queues at a load of one half, half of all turns are lost, and a lone tuple waits N/2 turns for its own:
+most of the gain that the paper reports comes from there. Law: that of ``SendScheduler``.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class RoundRobin:
         return self.skip_empty
 
     def bind(self, queues: int, rng: Random) -> Picker:
-        # The paper's begins with the first queue; ours anywhere, so that nodes do not march in step.
+        # The paper's begins with the first queue. Ours begins at random, so that nodes do not move in step.
         return _NextWithAny(rng.randrange(queues)) if self.skip_empty else _EveryTurn(queues)
 
 

@@ -159,7 +159,7 @@ class _Made:
         (_Made(receiver=_TalksToNobody), "a message goes to one of the senders"),
         (_Made(receiver=_SendsCode), "messages survive pickling"),
         (_Made(receiver=_SendsMuch), "messages are small"),
-        (_Made(_Answers, _Answers), "the halves come to rest"),
+        (_Made(_Answers, _Answers), "the two sides come to rest"),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )
