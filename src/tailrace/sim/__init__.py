@@ -1,6 +1,7 @@
-"""Simulations on virtual time, driving the same objects as the runtime.
+"""Simulations in virtual time that drive the same objects as the runtime.
 
-``simulate`` asks what a policy would do to a workload; ``tailrace.sim.faults`` asks whether anything is lost.
+``load`` answers what a policy does to the latencies of a workload, ``traces`` does so for a recorded run, and
+``faults`` checks that nothing is lost or doubled when processes and the network fail.
 """
 
 from tailrace.policy.hedging.by_name import named_hedge

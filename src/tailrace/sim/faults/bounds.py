@@ -1,8 +1,8 @@
-"""Queues, lanes and links of simulated processes that hold little, as the runtime's do when a receiver is behind.
+"""Limits of queues, lanes and links of simulated processes, so that receivers fall behind as in the runtime.
 
-A task whose queue is full takes no more frames with bundles; these wait on their links, in order. A link holds few
-frames, then the lane of the sending task keeps its bundles, and a task with a full lane is held back: it neither runs
-nor reads until there is room. Frames of other kinds have links of their own, and are taken whatever else waits.
+A task whose queue is full takes no more frames with bundles; these wait on their links, in order. If a link is full,
+the lane of the sending task keeps its bundles. A task with a full lane is held back: it neither runs nor reads until
+there is room. Other frames have links of their own and are always taken.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from tailrace.sim.faults.send_loop import SimSendLoop
 MS = MILLISECOND_NS
 
 AT_ONCE = 5
-"""Bundles that one piece of work may add to a lane: the most children that a tuple has."""
+"""Most bundles that one piece of work adds to a lane: the most children of a tuple."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """How much fits."""
+    """Capacities."""
 
     queue: int  # bundles in front of a task
-    lane: int  # bundles that wait to leave, for one task
-    link: int  # frames that are on their way, or wait to be taken
+    lane: int  # bundles that wait to be sent to one task
+    link: int  # frames on their way, or waiting to be taken
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One that has come."""
+    """A frame that has arrived."""
 
     way: Way
     take: Callable[[], None]
 
 
 def room_of(seed: int) -> Room | None:
-    """Drawn apart from everything else. None, as for most seeds: there is always room."""
+    """Drawn from a generator of its own. ``None``, as for most seeds: no limits."""
     rng = Random(f"{seed} room")
     if rng.random() >= 0.3:
         return None
@@ -52,25 +52,25 @@ def room_of(seed: int) -> Room | None:
 
 
 class Bounds:
-    """Of a cluster: what is on its links, and who waited."""
+    """The limits of a cluster, what is on its links, and how often tasks had to wait."""
 
     def __init__(self, cluster: AnyCluster, room: Room, seed: int) -> None:
         self.room = room
         self.rng = Random(f"{seed} retries")
         self.under_way: Counter[Way] = Counter()
-        self.held_back = 0  # times that a task was
-        self.pauses = 0  # of the links that lead to a task
-        self.waited_until_ns = 0  # when somebody last was held back
+        self.held_back = 0  # how often a task was held back
+        self.pauses = 0  # how often the links to a task were not read
+        self.waited_until_ns = 0  # when a task was last held back
         self._cluster = cluster
 
     def waits(self) -> None:
-        """Somebody is held back now, so that what is late says nothing."""
+        """A task is held back now, so checks of time are suspended."""
         self.waited_until_ns = self._cluster.engine.now_ns
         self._cluster.disturbed(self.waited_until_ns)
 
 
 class Gates:
-    """Of one process: what its tasks let in, and what they get rid of."""
+    """The limits at work in one process: what its tasks take in, and what they can send."""
 
     def __init__(self, process: AnyProcess, send_loop: SimSendLoop, bounds: Bounds) -> None:
         self._process = process
@@ -78,14 +78,14 @@ class Gates:
         self._bounds = bounds
         self.room = bounds.room
         self._paused: set[int] = set()  # tasks whose links are not read
-        self._waiting: dict[int, deque[Frame]] = {}  # on these
+        self._waiting: dict[int, deque[Frame]] = {}  # frames on these links
         self._held_back: set[int] = set()
         self._retrying: set[int] = set()
 
     # -- receiving
 
     def arrive(self, frame: Frame, unit: int, bundles: bool) -> None:
-        """A frame has come for a task, with bundles in it or with something else."""
+        """A frame has come for a task. ``bundles``: whether it contains bundles."""
         if bundles and unit in self._paused:
             self._waiting.setdefault(unit, deque()).append(frame)
             return
@@ -110,7 +110,7 @@ class Gates:
         return len(task.queue) >= self._limit(task)
 
     def make_room(self, task: Task) -> None:
-        """A task has worked: read links again, if that has made enough room."""
+        """A task has worked: read its links again if there is enough room now."""
         for one in _sharing(task):
             if one.number in self._paused and len(one.queue) <= self._limit(one) // 2:
                 self._resume(one.number)
@@ -125,12 +125,12 @@ class Gates:
     # -- sending
 
     def ready(self, sender: int, target: int, receiver: int) -> bool:
-        """Whether a frame can be sent: somebody is there, and the link has room."""
+        """Whether a frame can be sent: the receiver is there, and the link has room."""
         way = self._process.way(sender, target, receiver)
         return way is not None and self._bounds.under_way[way] < self.room.link
 
     def flush(self, task: Task, lane: Lane) -> None:
-        """Send as much as the other side takes."""
+        """Send as much as the receiver takes."""
         process, loop, target = self._process, self._send_loop, lane.target
         if process.queue_for(lane) is not None:
             return  # which is full
@@ -146,11 +146,11 @@ class Gates:
             process.send(task.number, target, target, bundles)
 
     def holds_back(self, task: Task) -> bool:
-        """Whether a task must wait until what it has sent is taken."""
+        """Whether a task must wait until its bundles are taken."""
         return any(len(lane.bundles) >= self.room.lane for lane in task.lanes) or (self._send_loop.holds_back(task))
 
     def look_after(self, task: Task) -> None:
-        """What could not leave is tried again in a while, whatever happens before."""
+        """Note whether a task is held back, and try again later to send what is left."""
         number, bounds, process = task.number, self._bounds, self._process
         if not self.holds_back(task):
             self._held_back.discard(number)

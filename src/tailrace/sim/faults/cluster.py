@@ -1,7 +1,7 @@
-"""A simulated cluster: the production core on virtual time, with a network and processes that fail.
+"""A simulated cluster: the production core in virtual time, with a network and processes that fail.
 
-Nothing in here decides anything that the runtime decides by ``core``. It only moves messages, late, twice or never,
-lets workers crash, hang and come back, the whole run too, and watches.
+All decisions that the runtime leaves to ``core`` are left to ``core`` here too. The cluster delivers messages late,
+twice or not at all, lets workers and the whole run crash, hang and come back, and tells the observer what happens.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tailrace.topology import Role
 MS = MILLISECOND_NS
 
 MAX_DEATHS = 8
-"""Of one worker, without progress. No fault but a nemesis strikes one so often in a row."""
+"""Most deaths of one worker without progress. Only a nemesis kills one so often in a row."""
 
 LIMITS = CoordinatorLimits(
     heartbeat_timeout_ns=60 * MS,
@@ -57,28 +57,28 @@ LIMITS = CoordinatorLimits(
 )
 
 BACKSTOP_NS = 200 * MS
-"""A ledger's recovery timeout: longer than a root ever takes while nothing is wrong."""
+"""Recovery timeout of ledgers: longer than a root ever takes while nothing is wrong."""
 
 MAX_RESTARTS = 2
-"""Of the whole run, so that it gets somewhere in between."""
+"""Most restarts of the whole run, so that it makes progress in between."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """How frames between workers fare."""
+    """What happens to frames between workers, as probabilities."""
 
     lost: float
     doubled: float
     delayed: float
-    quiet_after_ns: int  # from then on nothing bad happens any more
+    quiet_after_ns: int  # from then on there are no faults
 
 
 @dataclass(frozen=True)
 class Crashes:
-    """How likely it is that something dies at the worst of moments."""
+    """Probabilities of a crash at the worst moments."""
 
-    at_commit: float  # a worker, between a sink's commit and its ack
-    at_persist: float  # the coordinator, just before or just after it has stored a prefix
+    at_commit: float  # of a worker, between the commit of a sink and its ack
+    at_persist: float  # of the coordinator, just before or after it stores a prefix
 
 
 class Cluster:
@@ -112,24 +112,24 @@ class Cluster:
         self.ledger_limits = LedgerLimits(max_pending, BACKSTOP_NS)
         self.line_limit = line_limit
         self.by_epoch: dict[int, SimWorker] = {}
-        self.node_queues: dict[tuple[int, NodeGroup], NodeQueue] = {}  # by operator and who shares them
+        self.node_queues: dict[tuple[int, NodeGroup], NodeQueue] = {}  # by operator and node group
         self.finished = False
         self.error: Exception | None = None
-        self.drained_ns = 0  # when the user asked for an end; 0: never
-        self.disturbed_until_ns = 0  # since then no process has died or been stopped
+        self.drained_ns = 0  # when the user asked to drain; 0: never
+        self.disturbed_until_ns = 0  # no process has died or been stopped after this
         self.stored: dict[int, Position] = {split.index: Position(0, None) for split in plan.splits}
         self.stored_epoch = 1
         self.tail = tail
         self.commits = SlowCommits(None)
-        self.bounds: Bounds | None = None  # of queues, lanes and links; None: there is always room
+        self.bounds: Bounds | None = None  # limits of queues, lanes and links; None: no limits
         self.wires = Wires(self, link_faults, link_rng or Random(0))
         self.driver = Driver(self, hardship, driver_rng or Random(0))
-        self.first_epoch = self.stored_epoch  # of the run, which begins again when the coordinator does
-        self.later_plans: list[Plan] = []  # those of the next runs, where they are others
+        self.first_epoch = self.stored_epoch  # of this run; a restarted coordinator begins a new one
+        self.later_plans: list[Plan] = []  # plans of the next runs, if they differ
         self.coordinator = self.new_coordinator()
 
     def new_coordinator(self) -> Coordinator:
-        """One that goes on from what is stored."""
+        """A coordinator that continues from the stored checkpoint."""
         plan = self.plan
         sources = [op for op in plan.operators if op.operator.role is Role.SOURCE]
         tasks = [op.first_task + index for op in sources for index in range(op.tasks)]
@@ -158,9 +158,9 @@ class Cluster:
         self.disturbed_until_ns = max(until_ns, self.disturbed_until_ns)
 
     def maybe_restart(self) -> bool:
-        """The coordinator crashes, or not. Another one goes on from what is stored; the old workers are orphans.
+        """Perhaps crash the coordinator. Another one continues from the stored checkpoint; old workers are orphans.
 
-        Orphans notice after a while that nobody leads them. Until then they are zombies, all of them at once.
+        Orphans notice after a while that their coordinator is gone. Until then all of them are zombies.
         """
         if self.quiet or self.coordinator.phase is not Phase.RUNNING or self.tally.restarts >= MAX_RESTARTS:
             return False
@@ -180,7 +180,7 @@ class Cluster:
         return True
 
     def drain(self) -> None:
-        """The user wants to stop. A coordinator that crashes later has not heard of it."""
+        """The user asks to drain. A coordinator that takes over later does not know of it."""
         if self.coordinator.phase is Phase.STARTING:
             self.engine.after(10 * MS, self.drain)
             return
@@ -193,7 +193,7 @@ class Cluster:
         self.driver.post(leader, begin)
 
     def switch(self, **techniques: Unpack[Techniques]) -> None:
-        """The user switches techniques. A coordinator that crashes later has not heard of it."""
+        """The user switches techniques. A coordinator that takes over later does not know of it."""
         leader = self.coordinator
         self.driver.post(leader, lambda: leader.switch(leader.tail.changed(techniques)))
 
@@ -203,7 +203,7 @@ class Cluster:
     # -- the coordinator's side
 
     def to_coordinator(self, leader: Coordinator, message: FromWorker, lag_ns: int) -> None:
-        """In order, as on one connection: the same delay for all."""
+        """Deliver a message in order, as on one connection: all messages of a worker have the same delay."""
 
         def deliver() -> None:
             came_ns = self.engine.now_ns
@@ -213,7 +213,7 @@ class Cluster:
         self.engine.after(lag_ns, deliver)
 
     def hears(self, process: SimWorker) -> bool:
-        """Whether a sink's half on the driver is told what this process says to it."""
+        """Whether the driver side of a sink takes messages of this process."""
         coordinator = self.coordinator
         return process.coordinator is coordinator and coordinator.epoch_of(process.worker) == process.epoch
 
@@ -238,7 +238,7 @@ class Cluster:
                     if self.maybe_restart():
                         return
                     self.driver.store(command)
-                case Abandon():  # the process lives on, as a zombie, until it finds out
+                case Abandon():  # the process lives on as a zombie until it notices
                     if command.why.startswith(SILENCE):
                         self.driver.was_silent(command.epoch)
                 case Finish():
@@ -246,7 +246,7 @@ class Cluster:
                     self.error = command.error
 
     def write(self, persist: Persist) -> bool:
-        """A write of the checkpoint is done. False if that was the last that this coordinator did."""
+        """A write of the checkpoint is done. Returns False if the coordinator crashes right after it."""
         self.observer.persisting(dict(persist.positions))
         offsets = sorted((split, position.offset) for split, position in persist.positions.items())
         self.journal.note("stored", offsets, persist.next_epoch)
@@ -261,7 +261,7 @@ class Cluster:
         self.engine.after(process.lag_ns + process.cut_off_ns, deliver)
 
     def connections_end(self, process: SimWorker) -> None:
-        """Whoever has one with a process that is gone finds out."""
+        """Other processes notice that their connections to this process have ended."""
         for other in tuple(self.by_epoch.values()) if self.wires.faults.any else ():
             if other.alive:
                 self.engine.after(
@@ -291,6 +291,6 @@ class Cluster:
             self.engine.after(MS + late + copy * self.delay(), arrive)
 
     def arrive(self, link: Link, at: int, receive: Callable[[], None]) -> None:
-        """Unless the connection is closed, or the way is cut."""
+        """Deliver a frame, unless its connection is closed or the network between the two workers is cut."""
         if link[4] not in self.wires.closed and self.wires.passes(link[0], at):
             receive()

@@ -1,6 +1,7 @@
-"""The driver in which a simulated coordinator lives: its events wait in line, its disk is slow, and it stands still.
+"""The simulated driver process: events wait for their turn, the disk is slow, and the process pauses.
 
-A coordinator that were told everything at once, and whose disk took no time, would never find out that it can be late.
+If every event were handled at once and the disk took no time, a coordinator could never be late, and mistakes in how it
+handles its own lateness would not show.
 """
 
 from __future__ import annotations
@@ -18,32 +19,32 @@ from tailrace.sim.faults.interfaces import AnyCluster
 MS = MILLISECOND_NS
 
 LATE_NS = 30 * MS
-"""A driver that was held up for so long excuses everybody before it judges."""
+"""After a pause of this length the coordinator excuses all workers before it looks for silent ones."""
 
 CALM_NS = 100 * MS
-"""A process that was neither stopped nor cut off for so long has been heard within the heartbeat timeout."""
+"""A process that was neither stopped nor cut off for this long has been heard within the heartbeat timeout."""
 
 Event = Callable[[], list[Command]]
 
 
 class HealthyWorkerLost(AssertionError):
-    """The coordinator has declared dead what was alive, could be heard, and had spoken."""
+    """The coordinator has declared a worker dead that was alive, reachable, and had sent heartbeats."""
 
 
 @dataclass(frozen=True)
 class Hardship:
-    """What the driver of a run has to bear, until the network is quiet."""
+    """Difficulties of a driver, until the network is quiet."""
 
-    event_ns: int  # that it spends on each event
-    writes_ns: tuple[int, ...]  # one of these is how long a write of the checkpoint takes
-    pauses: tuple[tuple[int, int, bool], ...]  # when it stands still, for how long, and whether all workers do as well
+    event_ns: int  # time spent on each event
+    writes_ns: tuple[int, ...]  # a write of the checkpoint takes one of these times
+    pauses: tuple[tuple[int, int, bool], ...]  # (time, length, whether all workers pause as well)
 
 
 NONE = Hardship(0, (0,), ())
 
 
 def hardship_of(seed: int) -> Hardship:
-    """Half of all seeds have an easy driver."""
+    """Half of all seeds have a driver without difficulties."""
     rng = Random(f"{seed} driver")
     if rng.random() < 0.5:
         return NONE
@@ -57,7 +58,7 @@ def hardship_of(seed: int) -> Hardship:
 
 
 class Driver:
-    """Hands events to the coordinator of the day, one after the other, and has it judge by a clock."""
+    """Passes events to the current coordinator one after the other, and calls its ``tick``."""
 
     def __init__(self, cluster: AnyCluster, hardship: Hardship, rng: Random) -> None:
         self._cluster = cluster
@@ -66,8 +67,8 @@ class Driver:
         self._line: deque[tuple[Coordinator, int, Event]] = deque()
         self._scheduled = False
         self._paused_until_ns = 0
-        self._all_paused_until_ns = 0  # the workers too
-        self._unread: set[tuple[int, int]] = set()  # workers and epochs of whom something came while nobody read
+        self._all_paused_until_ns = 0  # pause of the workers as well
+        self._unread: set[tuple[int, int]] = set()  # (worker, epoch) of messages that came during a pause
         self._turned_ns = 0
         self.waited = 0  # events that came while it was busy
         self.pauses = 0
@@ -100,7 +101,7 @@ class Driver:
     # -- events
 
     def arrive(self, leader: Coordinator, worker: int, epoch: int, event: Event) -> None:
-        """A message has come. That it has is noted by whoever reads it, before its turn comes."""
+        """A message has come. The reading thread notes that the worker was heard; the event waits for its turn."""
         if leader is self._cluster.coordinator:
             if self._cluster.engine.now_ns < self._paused_until_ns:
                 self._unread.add((worker, epoch))
@@ -109,13 +110,13 @@ class Driver:
             self.post(leader, event)
 
     def _read(self) -> None:
-        """Threads that listen get to it some time after a pause, the one that judges perhaps before them."""
+        """Reading threads go on some time after a pause, perhaps after the thread that calls ``tick``."""
         for worker, epoch in self._unread:
             self._cluster.coordinator.heard(worker, epoch, self._cluster.engine.now_ns)
         self._unread.clear()
 
     def restart(self) -> None:
-        """Another driver takes over: what nobody has read is lost with the connections of the old one."""
+        """Another driver takes over. Unread messages are lost with the old connections."""
         self._unread.clear()
 
     def post(self, leader: Coordinator, event: Event) -> None:
@@ -126,7 +127,7 @@ class Driver:
             self.waited += 1
 
     def _turn(self) -> None:
-        """Take what has come, one after the other, for as long as that takes no time."""
+        """Handle events one after the other, as long as they take no time."""
         engine = self._cluster.engine
         self._scheduled = False
         while self._line:
@@ -146,7 +147,7 @@ class Driver:
         self._scheduled = True
         self._cluster.engine.after(delay_ns, self._turn)
 
-    # -- judging
+    # -- timeouts
 
     def _tick(self) -> None:
         cluster, now_ns = self._cluster, self._cluster.engine.now_ns
@@ -165,7 +166,7 @@ class Driver:
             cluster.engine.after(10 * MS, self._tick)
 
     def was_silent(self, epoch: int) -> None:
-        """An epoch is dead because nothing was heard of it. Raises HealthyWorkerLost if it is not its fault."""
+        """An epoch was declared dead for silence. Raises ``HealthyWorkerLost`` if the worker was healthy."""
         process, now_ns = self._cluster.by_epoch[epoch], self._cluster.engine.now_ns
         alone_ns = process.stopped_until_ns if process.stopped_until_ns != self._all_paused_until_ns else 0
         if process.alive and max(alone_ns, process.cut_off_until_ns) < now_ns - CALM_NS:
@@ -174,7 +175,7 @@ class Driver:
     # -- storing
 
     def store(self, persist: Persist) -> None:
-        """It is on disk as a whole, later, or not at all if the driver dies before."""
+        """Write a checkpoint. It takes effect as a whole, later, or not at all if the driver dies before."""
         leader = self._cluster.coordinator
         takes_ns = 0 if self._cluster.quiet else self._rng.choice(self._hardship.writes_ns)
         self.long_writes += takes_ns > LATE_NS

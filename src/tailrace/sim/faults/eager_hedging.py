@@ -1,6 +1,6 @@
-"""A replay rule for the fault simulation: it hedges many roots, and soon, because seeds are few and runs are short.
+"""A hedging rule for the fault simulation: it hedges many roots, and soon, because runs are short.
 
-Some are hedged as often as is allowed.
+Some roots are hedged as often as is allowed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tailrace.policy.hedging.api import MOST_HEDGES, HedgerState, Load
 
 
 class _EagerHedger:
-    """Law: that of ``Hedger``. Each hedge has a timeout of its own, if there is one."""
+    """Law: that of ``Hedger``. Each hedge has a random timeout of its own."""
 
     def __init__(self, share: float, longest_ns: int, rng: Random) -> None:
         self._share = share
         self._longest_ns = longest_ns
         self._rng = rng
-        self._due: dict[int, int] = {}  # root -> when it is to be hedged
-        self._hedges: dict[int, int] = {}  # of each root that is not complete
+        self._due: dict[int, int] = {}  # root -> time of its next hedge
+        self._hedges: dict[int, int] = {}  # number of hedges of each pending root
 
     def emitted(self, root: int, now_ns: int) -> None:
         if root not in self._hedges:
@@ -33,7 +33,7 @@ class _EagerHedger:
             self._due[root] = now_ns + self._rng.randrange(self._longest_ns)
 
     def completed(self, root: int, now_ns: int, hedge: bool) -> None:
-        del self._hedges[root]  # once for each
+        del self._hedges[root]  # fails if a root completes twice
         self._due.pop(root, None)
 
     def observed(self, load: Load, now_ns: int) -> None:
@@ -56,7 +56,7 @@ class _EagerHedger:
 
 @dataclass(frozen=True)
 class Eager:
-    """Hedge a share of the roots, each after a time of its own."""
+    """Hedge a share of the roots, each after a random time."""
 
     name = "eager"
     cancels = True

@@ -1,4 +1,4 @@
-"""Events happen in the order of (time, priority, sequence), and in no other."""
+"""The event queue: events happen in the order of (time, priority, sequence)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 class Engine:
-    """A queue of things that will happen, and the time it is."""
+    """Future events and the current virtual time."""
 
     def __init__(self) -> None:
-        self.now_ns = 1  # not 0, which stands for "never" in places
+        self.now_ns = 1  # not 0, which means "never" in some places
         self.events = 0
         self._queue: list[tuple[int, int, int, Callable[[], None]]] = []
         self._sequence = 0
@@ -23,7 +23,7 @@ class Engine:
         heapq.heappush(self._queue, (self.now_ns + delay_ns, priority, self._sequence, action))
 
     def run(self, until: Callable[[], bool], max_events: int) -> bool:
-        """Let things happen until the condition holds. False if it never did within the limit."""
+        """Run events until the condition holds. Returns False if it did not within ``max_events``."""
         while not until():
             if not self._queue or self.events >= max_events:
                 return False

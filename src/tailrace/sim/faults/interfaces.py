@@ -1,4 +1,4 @@
-"""What the parts of a simulated cluster, and those of a simulated process, see of the whole that they are part of.
+"""Protocols: how the parts of a simulated cluster, and of a simulated process, see the whole that they belong to.
 
 A cluster is made of a driver, wires and bounds; a process is made of links, threads, gates and a send loop. Each part
 is given its whole, and imports only these protocols of it.
@@ -20,8 +20,8 @@ from tailrace.sim.faults.events import Engine
 from tailrace.sim.faults.node_queue import NodeQueue
 
 Link = tuple[int, int, int, int, int]
-"""(sending worker, its epoch, sending task, receiving task, connection); -1 - n for acks to task n, NOTES + n for notes
-to it, CANCELS + n for what worker n shall not run."""
+"""(sending worker, its epoch, sending task, receiving task, connection). The receiving task is -1 - n for acks to task
+n, NOTES + n for feedback messages to task n, and CANCELS + n for cancelled emissions to worker n."""
 
 Way = tuple[Link, int]
 """A link, and the epoch of the worker that it leads to."""
@@ -41,17 +41,17 @@ class AnyCluster(Protocol):
 
     @property
     def coordinator(self) -> Coordinator:
-        """The one that leads now. It may crash, and another takes its place."""
+        """The current one. It may crash, and another takes its place."""
         ...
 
     @property
     def by_epoch(self) -> Mapping[int, AnyProcess]:
-        """All processes that there have been."""
+        """All processes so far, dead ones included."""
         ...
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing bad happens any more."""
+        """Whether there are no more faults."""
         ...
 
     @property
@@ -60,13 +60,13 @@ class AnyCluster(Protocol):
     def delay(self) -> int: ...
 
     def disturbed(self, until_ns: int) -> None:
-        """Until then, what is late says nothing."""
+        """Until then lateness proves nothing, so checks of time are suspended."""
         ...
 
     def obey(self, commands: list[Command]) -> None: ...
 
     def write(self, persist: Persist) -> bool:
-        """A write of the checkpoint is done. False if that was the last that this coordinator did."""
+        """A write of the checkpoint is done. Returns False if the coordinator crashes right after it."""
         ...
 
     def transmit(self, link: Link, to_epoch: int, number: int, receiver: int, payload: Any) -> None: ...
@@ -100,13 +100,13 @@ class AnyProcess(Protocol):
     def tasks(self) -> Mapping[int, Task]: ...
 
     def guarded(self, action: Callable[[], None]) -> Callable[[], None]:
-        """What this process does, if it is still there, and when it is not stopped."""
+        """An action that happens only if the process is alive, and after it is no longer stopped."""
         ...
 
     def follow(self, commands: list[WorkerCommand]) -> None: ...
 
     def do(self, task: int, action: Callable[[], None]) -> None:
-        """In the thread of this task: now, or when its call is over."""
+        """Run in the thread of this task: now, or after its current call."""
         ...
 
     def on_task(self, task: Task, work: Callable[[], Any]) -> None: ...

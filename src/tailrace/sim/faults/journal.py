@@ -1,7 +1,7 @@
-"""What a simulated run did, event by event, as text that stays the same as long as the core behaves the same.
+"""A record of what a simulated run did, event by event, as text. It stays the same as long as the core does the same.
 
-A journal names no class or module, and nothing in it depends on hash randomisation or on the order of a set. It only
-listens: it draws no random number and schedules no event.
+A journal names no class or module, and nothing in it depends on hash randomisation or on the order of a set. It
+draws no random number and schedules no event.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Links of simulated processes as real ones are: made and lost late, by tasks in long calls, through a net that is cut.
+"""Links of simulated processes: connections that take time, break late, and belong to tasks that may be in a long call.
 
-In runs without these faults a link is there whenever it is needed. In the others a connection takes time to make, ends
-with the process at either end or some time after the way between two workers was cut, and what is on its way then is
-lost. The thread of a task in a call reads nothing meanwhile: neither frames, nor what its worker has heard and acts on.
+In runs without these faults a link exists whenever it is needed. In the others a connection takes time to make. It ends
+with the process at either end, or some time after the network between the two workers was cut, and everything on its
+way is then lost. While a task is in a call, its thread reads nothing: neither frames nor news from its worker.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from tailrace.sim.faults.interfaces import AnyCluster, AnyProcess, Way
 MS = MILLISECOND_NS
 
 RETRY_NS = 5 * MS
-"""Until somebody who was not reached is dialed again."""
+"""Time until a worker that was not reached is dialed again."""
 
 NOTICE_NS = 60 * MS
-"""After so long without an answer a connection counts as broken. No cut is shorter."""
+"""Time without an answer after which a connection counts as broken. All cuts last longer."""
 
 
 @dataclass(frozen=True)
 class LinkFaults:
     """What a seed decides about links and calls."""
 
-    long_calls: float = 0  # of all steps of a task
-    cuts: int = 0  # of the way between two workers, for a long while
+    long_calls: float = 0  # share of the steps of a task that take long
+    cuts: int = 0  # how often the network between two workers is cut
 
     @property
     def any(self) -> bool:
@@ -47,25 +47,25 @@ NO_FAULTS = LinkFaults()
 
 
 def link_faults_of(rng: Random) -> LinkFaults:
-    """By a generator of their own, so that the rest of a seed stays what it is.
+    """Drawn from a generator of their own, so that the rest of a seed stays the same.
 
-    More than half have none: while calls are long, what comes late says nothing, and some rules show only by that.
+    More than half of all seeds have none, because during long calls checks of time are suspended.
     """
     return LinkFaults(rng.choice([0, 0, 0, 0, 0, 0, 0.05, 0.2]), rng.choice([0, 0, 0, 0, 0, 0, 1, 2]))
 
 
 class Wires:
-    """Of a cluster: which ways are cut, and how long things take."""
+    """The network of a cluster: which pairs of workers are cut off from each other, and how long things take."""
 
     def __init__(self, cluster: AnyCluster, faults: LinkFaults, rng: Random) -> None:
         self.faults = faults
         self.rng = rng
         self.numbers = count(1)
-        self.closed: set[int] = set()  # connections
-        self.lost = 0  # connections between processes that both live
+        self.closed: set[int] = set()  # connections that have ended
+        self.lost = 0  # connections between two live processes that broke
         self.long_calls = 0
-        self.blocked = 0  # frames and dials, by a cut
-        self.disturbed_until_ns = 0  # by a long call or a cut
+        self.blocked = 0  # frames and dials that a cut has stopped
+        self.disturbed_until_ns = 0  # checks of time are suspended until then
         self._cluster = cluster
         self._cut_until_ns: dict[frozenset[int], int] = {}
         for _ in range(faults.cuts):
@@ -89,7 +89,7 @@ class Wires:
         self._cluster.disturbed(until_ns)
 
     def passes(self, one: int, other: int) -> bool:
-        """Whether a frame or a dial gets from the one to the other now."""
+        """Whether a frame or a dial gets through between two workers now. Counts those that do not."""
         cut = self.is_cut(one, other)
         self.blocked += cut
         return not cut
@@ -99,14 +99,14 @@ class Wires:
 
 
 class SimLink(LinkPeer):
-    """The sending end."""
+    """The sending end of a link."""
 
     def __init__(self, sender: int, target: int, worker: int, lasting: bool) -> None:
         super().__init__()
         self.sender = sender
         self.target = target
         self.worker = worker
-        self.lasting = lasting  # what it carries waits until somebody is there
+        self.lasting = lasting  # whether payloads wait until the receiver is there
         self.connection = 0
         self.made_ns = 0
         self.number = 0  # of the last frame
@@ -114,7 +114,7 @@ class SimLink(LinkPeer):
 
 
 class SimLinks:
-    """Of one process."""
+    """All links of one process."""
 
     def __init__(self, process: AnyProcess, wires: Wires) -> None:
         self._process = process
@@ -127,7 +127,7 @@ class SimLinks:
         self._flush(link)
 
     def way(self, sender: int, target: int, receiver: int, lasting: bool) -> Way | None:
-        """What would leave now would go there; None if it would have to wait."""
+        """The connection that a frame would take now. ``None`` if it would have to wait."""
         link = self._link(sender, target, receiver, lasting)
         self._flush(link)
         if not link.open or link.waiting:
@@ -148,7 +148,7 @@ class SimLinks:
                 self._flush(link)
 
     def relink(self, sender: int, workers: frozenset[int]) -> None:
-        """These have been replaced, as the thread of this task hears now."""
+        """The thread of this task learns that these workers have been replaced."""
         for link in tuple(self._links.values()):
             if link.sender == sender and link.worker in workers:
                 if link.closes_on_news(self._member(link)):
@@ -157,13 +157,13 @@ class SimLinks:
                 self._flush(link)
 
     def peer_ended(self, epoch: int) -> None:
-        """A process at the other end of links is gone."""
+        """A process at the other end of some links has ended."""
         for link in tuple(self._links.values()):
             if link.open and link.member is not None and link.member.epoch == epoch:
                 self._find_lost(link)
 
     def way_was_cut(self, worker: int, at_ns: int) -> None:
-        """No answer has come since then."""
+        """No answer has come from a worker since ``at_ns``: its older connections are broken."""
         for link in tuple(self._links.values()):
             if link.open and link.worker == worker and link.made_ns <= at_ns:
                 self._wires.lost += 1
@@ -174,7 +174,7 @@ class SimLinks:
 
     def _lost(self, link: SimLink, connection: int) -> None:
         if not link.open or link.connection != connection:
-            return  # it has been closed since
+            return  # it was closed meanwhile
         assert link.member is not None
         epoch = link.member.epoch
         self._close(link)
@@ -225,7 +225,9 @@ class SimLinks:
             cluster = self._process.cluster
             if not cluster.by_epoch[member.epoch].alive:
                 self._find_lost(link)
-            elif self._wires.is_cut(self._process.worker, link.worker):  # since it was made, in a call of this task
+            elif self._wires.is_cut(
+                self._process.worker, link.worker
+            ):  # it was cut after it was made, during a call of this task
                 notice = partial(self.way_was_cut, link.worker, cluster.engine.now_ns)
                 cluster.engine.after(NOTICE_NS, self._process.guarded(notice))
         if link.waiting:
@@ -233,15 +235,15 @@ class SimLinks:
 
 
 class Threads:
-    """Of one process, one for each task: in a call, a task does nothing else."""
+    """The threads of one process, one for each task. During a call, a task does nothing else."""
 
     def __init__(self, process: AnyProcess, wires: Wires) -> None:
         self._process = process
         self._wires = wires
-        self._mail: dict[int, deque[Callable[[], None]]] = {}  # of those that are in a call
+        self._mail: dict[int, deque[Callable[[], None]]] = {}  # actions that wait, for each task in a call
 
     def do(self, task: int, action: Callable[[], None]) -> None:
-        """Now, or when its call is over."""
+        """Run an action now, or after the current call of the task."""
         mail = self._mail.get(task)
         if mail is None:
             action()
@@ -249,14 +251,14 @@ class Threads:
             mail.append(action)
 
     def post(self, task: int, action: Callable[[], None]) -> None:
-        """When it gets to its mail, which may be after several of its turns."""
+        """Run an action when the task reads its mailbox, which may be after several of its turns."""
         wires = self._wires
         if wires.faults.any:
             lag_ns = wires.rng.choice([0, 0, 40, 100]) * MS
             self._process.cluster.engine.after(lag_ns, self._process.guarded(partial(self.do, task, action)))
 
     def call(self, task: Task, work: Callable[[], None]) -> None:
-        """Have a task do this, which takes no time, or long. Sources only read."""
+        """Let a task work. It takes no time or a long time; sources never take long."""
         wires, engine = self._wires, self._process.cluster.engine
         rate = 0 if self._process.cluster.quiet else wires.faults.long_calls
         if not rate or isinstance(task, SourceTask) or not task.runnable or wires.rng.random() >= rate:
@@ -268,7 +270,7 @@ class Threads:
         wires.disturb(engine.now_ns + duration_ns)
 
         def end() -> None:
-            work()  # what it has led to leaves before anything else is looked at
+            work()  # its results are sent before the mailbox is read
             while mail and self._process.alive:
                 mail.popleft()()
             if self._mail.get(task.number) is mail:

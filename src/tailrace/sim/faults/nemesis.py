@@ -1,7 +1,7 @@
-"""Kills one worker again and again, each time after everything has got further: a run must put up with that.
+"""A nemesis kills one worker again and again, each time after all splits have made progress. A run must survive that.
 
-``max_deaths`` is for a worker that keeps dying without progress. A split that has been read to its end cannot progress
-any more, and must not make deaths look like it.
+``max_deaths`` limits deaths without progress. A split that has been read to its end cannot make progress any more, and
+must not make deaths look as if there were none.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tailrace.sim.faults.cluster import MAX_DEATHS, Cluster
 MS = MILLISECOND_NS
 
 SHARE = 0.15
-"""Of all seeds that have a nemesis."""
+"""Share of the seeds that have a nemesis."""
 
 
 class Nemesis:
-    """Of one worker, in some seeds."""
+    """Kills one worker repeatedly, in some seeds."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         rng = Random(f"{seed} nemesis")
@@ -47,7 +47,7 @@ class Nemesis:
             process.die("killed again")
 
     def _all_got_further(self) -> bool:
-        """All splits but those that are at their end, as the coordinator knows of them, and at least one."""
+        """Whether at least one split has made progress, and all others have too or are at their end."""
         cluster = self._cluster
         reached = cluster.coordinator.reached
         if not any(position.offset > self._at_kill.get(split, -1) for split, position in reached.items()):

@@ -1,4 +1,4 @@
-"""A simulated node's queue: what is drawn goes with the process that drew it, and the rest stays for who has it."""
+"""The simulated queue of a node. What a process has drawn is lost with it; the rest stays for the others."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from tailrace.core.plan.node_groups import NodeGroup
 
 MOST = 4
-"""Records that fit, so that there are times when none does."""
+"""Most records in a queue, so few that it is sometimes full."""
 
 
 class NodeQueue:
-    """One for all of a node group: memory outlives any process."""
+    """The queue of a node group. Like shared memory, it outlives any process."""
 
     def __init__(self, group: NodeGroup) -> None:
         self.group = group
@@ -33,4 +33,4 @@ class NodeQueue:
         return self._records.popleft() if self._records else (0, ())
 
     def pass_on(self) -> None:
-        """Nobody is told of anything here: all look when it is their turn."""
+        """Does nothing: tasks look into the queue at each of their turns."""

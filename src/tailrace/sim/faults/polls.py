@@ -1,7 +1,6 @@
-"""Readers that are not always ready: some polls are empty, some readers pace themselves, and some never end.
+"""Readers that are not always ready: some polls are empty, some readers pace themselves, some never end.
 
-What a drain may conclude from an empty poll is nothing, and a simulation whose sources always give something would not
-show who does.
+A drain must not conclude anything from an empty poll. Sources that always give something would not show if it did.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ MS = MILLISECOND_NS
 
 @dataclass(frozen=True)
 class Polls:
-    """How readers of a run give what they have."""
+    """How the readers of a run behave."""
 
     seed: int
-    empty: float  # how often a poll gives nothing, though there is something
-    paced: float  # how often a poll makes the reader wait before the next
-    endless: bool  # readers never say that they are done, though nothing follows
+    empty: float  # probability that a poll is empty although there are records
+    paced: float  # probability that the reader waits before the next poll
+    endless: bool  # readers never say that they are done, although nothing follows
 
     def rng(self, split: str, epoch: int) -> Random:
         return Random(f"{self.seed} polls {split} {epoch}")
@@ -33,7 +32,7 @@ READY = Polls(0, 0.0, 0.0, False)
 
 
 def polls_of(seed: int, drained: bool) -> Polls:
-    """Drawn apart from everything else. A source that never ends is for runs that are drained: others would not end."""
+    """Drawn from a generator of its own. Endless readers are for runs that are drained; others would not end."""
     rng = Random(f"{seed} polls")
     if rng.random() < 0.5:
         return READY
@@ -41,7 +40,7 @@ def polls_of(seed: int, drained: bool) -> Polls:
 
 
 class FitfulReader:
-    """A reader that gives what another has, now and then."""
+    """Wraps a reader so that it gives its records only now and then."""
 
     def __init__(self, reader: Reader, polls: Polls, rng: Random, endless: bool) -> None:
         self._reader = reader

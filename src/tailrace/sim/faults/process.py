@@ -57,24 +57,24 @@ NOTES = 1 << 20
 CANCELS = 1 << 21
 
 LOOKED_UP = 0.75
-"""How often a task tells its halves what has happened before it goes on: it may be later, where that costs too much."""
+"""Probability that a task reports feedback before it goes on. It may do so later, as in the runtime."""
 
 
 @dataclass
 class Tally:
-    """What has happened on the network and to zombies, so that a test can tell that something did."""
+    """Counts of faults, so that a test can check that there were some."""
 
     lost: int = 0
     doubled: int = 0
     copies_refused: int = 0  # doubled or late frames
     zombies_refused: int = 0  # frames and commits of dead epochs
     restarts: int = 0  # of the whole run
-    changed_plans: int = 0  # with another number of sink tasks
+    changed_plans: int = 0  # restarts with another number of sink tasks
 
 
 @dataclass
 class Observer:
-    """Who looks on; every hook may raise."""
+    """Hooks that check what happens. Each may raise."""
 
     persisting: Callable[[dict[int, Position]], None] = lambda positions: None
     telling: Callable[[ToWorker], None] = lambda message: None
@@ -95,7 +95,7 @@ class HomeCluster(AnyCluster, Protocol):
 
     @property
     def first_epoch(self) -> int:
-        """Of the run, which begins again when the coordinator does."""
+        """The first epoch of the current run. A restarted coordinator begins a new run."""
         ...
 
     @property
@@ -118,7 +118,7 @@ class HomeCluster(AnyCluster, Protocol):
 
     @property
     def bounds(self) -> Bounds | None:
-        """None: there is always room."""
+        """``None``: no limits."""
         ...
 
     @property
@@ -132,7 +132,7 @@ class HomeCluster(AnyCluster, Protocol):
     def to_coordinator(self, leader: Coordinator, message: FromWorker, lag_ns: int) -> None: ...
 
     def hears(self, process: SimWorker) -> bool:
-        """Whether a sink's half on the driver is told what this process says to it."""
+        """Whether the driver side of a sink takes messages of this process."""
         ...
 
     def connections_end(self, process: SimWorker) -> None: ...
@@ -145,7 +145,7 @@ class SimWorker:
 
     def __init__(self, cluster: HomeCluster, worker: int, epoch: int) -> None:
         self.cluster = cluster
-        self.plan = cluster.plan  # a later run may have another
+        self.plan = cluster.plan  # a later run may have another plan
         self.first_epoch = cluster.first_epoch
         self.core = Worker(worker, epoch)
         self.worker = worker
@@ -153,17 +153,17 @@ class SimWorker:
         self.alive = True
         self.opened_ns = 0
         self.stopped_until_ns = 0  # as after SIGSTOP
-        self.cut_off_until_ns = 0  # cannot reach the coordinator
-        self.commit_every_ms = cluster.rng.choice([10, 30, 100])  # at most; less if the coordinator says so
-        self.lag_ns = cluster.rng.choice([1, 1, 1, 15]) * MS  # to and from the coordinator
+        self.cut_off_until_ns = 0  # until then it cannot reach the coordinator
+        self.commit_every_ms = cluster.rng.choice([10, 30, 100])  # longest time between commits
+        self.lag_ns = cluster.rng.choice([1, 1, 1, 15]) * MS  # of messages to and from the coordinator
         self.tasks: dict[int, Task] = {}
-        self.coordinator = cluster.coordinator  # the one that started it, which may have crashed since
+        self.coordinator = cluster.coordinator  # the one that started it; it may have crashed since
         self.numbers: dict[tuple[int, int, int], int] = {}  # (sending task, target, its epoch) -> last frame number
         self.sequences: dict[Link, LinkSequence] = {}
         self.scheduled: set[int] = set()
         self.cancelled = CancelledEmissions()
-        self.queues: dict[int, SharedQueue[Task]] = {}  # by operator; those that several tasks may draw from
-        self.node_queues: dict[int, NodeQueue] = {}  # by operator; those of the node groups that it is in
+        self.queues: dict[int, SharedQueue[Task]] = {}  # by operator; queues that several tasks may draw from
+        self.node_queues: dict[int, NodeQueue] = {}  # by operator; queues of the node groups that it belongs to
         self.scope: str | None = None  # how queues are shared
         bounds = cluster.bounds
         self.send_loop = SimSendLoop(self) if bounds is None else SimSendLoop(self, bounds.room.lane)
@@ -171,10 +171,10 @@ class SimWorker:
         self.links = SimLinks(self, cluster.wires)
         self.gates = None if bounds is None else Gates(self, self.send_loop, bounds)
 
-    # -- being alive
+    # -- life
 
     def guarded(self, action: Callable[[], None]) -> Callable[[], None]:
-        """What this process does, if it is still there, and when it is not stopped."""
+        """An action that happens only if the process is alive, and after it is no longer stopped."""
 
         def act() -> None:
             if not self.alive:
@@ -206,7 +206,7 @@ class SimWorker:
 
     @property
     def cut_off_ns(self) -> int:
-        """For how long nothing passes between this process and the coordinator. TCP delivers it all afterwards."""
+        """How long this process is still cut off from the coordinator. TCP delivers all messages afterwards."""
         return max(0, self.cut_off_until_ns - self.cluster.engine.now_ns)
 
     def hear(self, message: ToWorker) -> None:
@@ -223,7 +223,7 @@ class SimWorker:
                     else:
                         self.follow(self.core.opened())
                 case CloseLinks():
-                    counts = self.core.membership.counts  # a new epoch's frames may have come before the news of it
+                    counts = self.core.membership.counts  # frames of a new epoch may have come before the news of it
                     self.sequences = {link: seq for link, seq in self.sequences.items() if counts(link[0], link[1])}
                     for number in self.tasks:
                         self.threads.post(number, partial(self.links.relink, number, command.workers))
@@ -247,7 +247,7 @@ class SimWorker:
             self.cluster.observer.recovering(self, task)
 
     def gather(self, members: Mapping[int, Member]) -> None:
-        """Find the queues of this machine for the epochs that there are now, or keep those that are to be emptied."""
+        """Find the node queues for the current epochs, or keep those that are still to be emptied."""
         plan, cluster = self.plan, self.cluster
         before, self.node_queues = self.node_queues, {}
         for operator in plan.operators:
@@ -261,7 +261,7 @@ class SimWorker:
                 self.queues[operator.index].supply = supply if self.scope == NODE else None
 
     def share(self, scope: str | None) -> None:
-        """Have tasks share queues like this. Each follows in its own time."""
+        """Change how tasks share queues. Each task follows in its own time."""
         if scope == self.scope:
             return
         self.scope = scope
@@ -272,7 +272,7 @@ class SimWorker:
         self.empty_node_queues()
 
     def sharing(self, operator: int) -> list[Task]:
-        """Tasks of an operator that may draw from one queue."""
+        """The tasks of an operator here, which may draw from one queue."""
         return [task for task in self.tasks.values() if self.plan.operator_of[task.number] == operator]
 
     def follow_scope(self, task: Task, operator: int) -> None:
@@ -283,7 +283,7 @@ class SimWorker:
         self.wake_all(self.sharing(operator))
 
     def empty_node_queues(self) -> None:
-        """Hand to the tasks what is in queues that nobody here wants, but others may still put something into."""
+        """Give tasks what is in node queues that are no longer used here but that others may still put into."""
         for index, queue in self.node_queues.items() if self.scope != NODE else ():
             tasks = self.sharing(index)
             while tasks and queue:
@@ -353,7 +353,7 @@ class SimWorker:
         polls = self.cluster.polls
         if polls is READY:
             return reader
-        endless = polls.endless and not self.cluster.tally.restarts  # a new coordinator has not heard of the drain
+        endless = polls.endless and not self.cluster.tally.restarts  # a new coordinator does not know of the drain
         return FitfulReader(reader, polls, polls.rng(split.key, self.epoch), endless)
 
     def writer(self, sink: str, task: int) -> Writer:
@@ -390,7 +390,7 @@ class SimWorker:
         def work() -> None:
             for _ in range(rng.randrange(1, 4)):
                 if self.held_back(task):
-                    return  # what it has made must leave first
+                    return  # its results must leave first
                 if task.receiving is not None and rng.random() < LOOKED_UP:
                     task.receiving.look_up()
                 if task.tap is not None:
@@ -414,7 +414,7 @@ class SimWorker:
         return task.line_full or (self.gates is not None and self.gates.holds_back(task))
 
     def on_task(self, task: Task, work: Callable[[], Any]) -> None:
-        """Let a task do something, then carry out what follows from it. This is where processes die."""
+        """Let a task work, then send its results. Crashes and fencing end the process here."""
         try:
             work()
         except Crash:
@@ -456,7 +456,7 @@ class SimWorker:
         self.cluster.observer.acted(self, task)
 
     def put(self, lane: Lane) -> bool:
-        """Into the queue of this machine, for whoever draws first. False if there is none, or it is full."""
+        """Put the bundles of a lane into the node queue. Returns False if there is none, or if it is full."""
         rng = self.cluster.rng
         queue = self.queue_for(lane)
         if queue is None or queue.full:
@@ -482,7 +482,7 @@ class SimWorker:
         return queue
 
     def cancel(self, task: Task) -> None:
-        """Tell all workers, each by one of its tasks."""
+        """Send cancelled emissions to all workers, each by one of its tasks."""
         homes = self.plan.home
         emissions = tuple(task.cancels)
         task.cancels.clear()
@@ -494,7 +494,7 @@ class SimWorker:
     # -- frames
 
     def way(self, sender: int, target: int, receiver: int) -> Way | None:
-        """What would be sent now would go there; None if it would have to wait, or be lost."""
+        """The connection that a frame would take now. ``None`` if it would wait or be lost."""
         if self.cluster.wires.faults.any and self.plan.home[receiver] != self.worker:
             return self.links.way(sender, target, receiver, lasting=target < NOTES)
         member = self.core.membership.member(self.plan.home[receiver])
@@ -513,7 +513,7 @@ class SimWorker:
             return
         member = self.core.membership.member(self.plan.home[receiver])
         if member is None:
-            return  # there is nobody to send to: the same as a frame that is lost
+            return  # without a receiver, the frame is lost
         place = (sender, target, member.epoch)
         number = self.numbers[place] = self.numbers.get(place, 0) + 1
         link = (self.worker, self.epoch, sender, target, 0)
@@ -522,7 +522,7 @@ class SimWorker:
     def receive(self, link: Link, to_epoch: int, number: int, receiver: int, payload: Any) -> None:
         take = partial(self.take_frame, link, to_epoch, number, receiver, payload)
         if link[3] >= CANCELS:
-            take()  # a thread of their own reads these
+            take()  # read by a thread of their own
             return
         unit = self.plan.unit_of[receiver]
         if self.gates is not None:

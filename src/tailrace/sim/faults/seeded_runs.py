@@ -1,7 +1,7 @@
-"""No root lost, each lineage once: checked on seeded runs in which everything that can fail does.
+"""Seeded runs in which everything fails that can fail, with checks that no root is lost and each row appears once.
 
-A seed decides the topology, the rates of lost, doubled and late frames, and when which worker crashes, hangs or is cut
-off. When a run goes wrong the report names its seed and the command that repeats it.
+A seed decides the topology, the rates of lost, doubled and late frames, and which worker crashes, hangs or is cut off
+when. A failure names its seed and the command that repeats it.
 """
 
 from __future__ import annotations
@@ -37,18 +37,17 @@ from tailrace.sim.faults.topologies import SHAPES, Case, Row, case_of
 
 MS = MILLISECOND_NS
 MAX_EVENTS = 100_000
-"""Events after which a run counts as stuck; the longest good one of 20,000 seeds needs fewer than half."""
+"""Events after which a run counts as stuck. The longest of 20,000 good runs needs fewer than half."""
 
 REEMIT_NS = 150 * MS
-"""By then a source that heard of a recovery has emitted again all that was pending: three times what it takes."""
+"""Time in which a source emits all pending roots again after a recovery: three times what it needs."""
 
 AT_ONCE = 5
-"""Tuples that one piece of work may add to a line, which has room for one at least when it begins. That is four roots
-that are read, the five children of a bundle, a batch of three, or one root that is emitted again. Of hedges there are
-as many as there is room for."""
+"""Most tuples that one piece of work adds to a held queue: four roots that are read, the five children of a bundle, a
+batch of three, or one root that is emitted again. There are only as many hedges as there is room for."""
 
 HEARD_NS = 100 * MS
-"""By then a process that can be reached has heard what it was told."""
+"""Time in which a message reaches a process that can be reached."""
 
 
 class SimulationFailure(AssertionError):
@@ -57,7 +56,7 @@ class SimulationFailure(AssertionError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run went through."""
+    """What happened in a run."""
 
     seed: int
     shape: str
@@ -65,7 +64,7 @@ class Outcome:
     deaths: int
     recoveries: int
     virtual_ms: int
-    restarts: int  # of the whole run, coordinator and all
+    restarts: int  # restarts of the whole run, coordinator included
     lost: int  # frames
     doubled: int
     copies_refused: int
@@ -79,23 +78,23 @@ class Outcome:
     waited: int  # events that waited for a busy coordinator
     pauses: int  # of the driver
     long_writes: int  # of the checkpoint
-    kills: int  # of one worker, each after progress
+    kills: int  # of one worker by a nemesis, each after progress
     changed_plans: int  # restarts with another number of sink tasks
     long_commits: int
     on_driver: int  # 1 if sinks ended on the driver, where another run used them too
-    held_back: int  # tasks, for want of room at others
-    paused: int  # times that the links to a task were not read, because its queue was full
+    held_back: int  # how often a task was held back because others had no room
+    paused: int  # how often the links to a task were not read, because its queue was full
     digest: str  # of the journal: equal for two runs that did the same
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """All that a seed decides."""
+    """What a seed decides."""
 
     case: Case
     network: Network
     max_pending: int
-    line_limit: int  # tuples that may wait at a task for others to have room
+    line_limit: int  # tuples that a task may hold until others have room
     crashes: Crashes
     blows: int
     drain_after_ns: int  # 0: never
@@ -122,13 +121,13 @@ def scenario_of(rng: Random) -> Scenario:
 
 
 class Watch:
-    """Looks on while a run goes, and says at once when a promise is broken."""
+    """Checks a run while it goes on, and raises as soon as a promise is broken."""
 
     def __init__(self, cluster: Cluster, scenario: Scenario) -> None:
         self._cluster = cluster
         self._scenario = scenario
         self._expected = scenario.case.rows_by_root
-        self._recovered_ns: dict[int, int] = {}  # by epoch: when it last heard of a recovery
+        self._recovered_ns: dict[int, int] = {}  # epoch -> when it last heard of a recovery
         self._taken: set[tuple[Link, int, int]] = set()
         self._emitted: dict[tuple[int, int], int] = {}  # (epoch, source task) -> its next emission number
         self._emitter: dict[tuple[int, int], int] = {}  # (source task, emission number) -> epoch
@@ -144,7 +143,7 @@ class Watch:
         )
 
     def prefix_is_durable(self, positions: dict[int, Position]) -> None:
-        """Every row of every root below a stored prefix has been committed: else a crash now would lose it."""
+        """All rows of all roots below a stored prefix are committed; otherwise a crash now would lose some."""
         rows = self._cluster.store.rows
         for split, position in positions.items():
             for offset in range(self._cluster.stored[split].offset, position.offset):
@@ -154,7 +153,7 @@ class Watch:
                         raise SimulationFailure(f"prefix {position.offset} of split {split} is ahead of {missing}")
 
     def tells_what_is_stored(self, message: ToWorker) -> None:
-        """Nobody hears of a prefix, or begins from one, that a coordinator that crashes now would forget."""
+        """Workers learn only of prefixes that are stored, which a crash of the coordinator cannot undo."""
         offsets: dict[int, int] = {}
         if isinstance(message, Committed):
             offsets = dict(message.offsets)
@@ -189,12 +188,12 @@ class Watch:
                 raise SimulationFailure(f"{task.label} reads on though the run drains")
 
     def _counts(self, process: SimWorker) -> bool:
-        """Whether the coordinator of the day takes this process for alive."""
+        """Whether the current coordinator counts this process as alive."""
         coordinator = self._cluster.coordinator
         return process.coordinator is coordinator and coordinator.epoch_of(process.worker) == process.epoch
 
     def _emissions_are_its_own(self, process: SimWorker, task: SourceTask) -> None:
-        """Acks on their way to a dead ledger reach the one that took its place, and must mean nothing there."""
+        """Two ledgers never use the same emission number, since acks for a dead one may reach its successor."""
         place, end = (process.epoch, task.number), task.ledger._next_emission
         for emission in range(self._emitted.get(place, end), end):
             if self._emitter.setdefault((task.number, emission), process.epoch) != process.epoch:
@@ -202,7 +201,7 @@ class Watch:
         self._emitted[place] = end
 
     def frame_is_fresh(self, process: SimWorker, link: Link, number: int) -> None:
-        """No frame is taken twice, none out of order, none of an epoch that the receiver knows to be dead."""
+        """No frame is taken twice, out of order, or from an epoch that the receiver knows to be dead."""
         key = (link, number, process.epoch)
         if key in self._taken:
             raise SimulationFailure(f"frame taken twice: {link} number {number}")
@@ -213,14 +212,14 @@ class Watch:
             raise SimulationFailure(f"frame of a dead epoch taken: {link}")
 
     def recovery_emits(self, process: SimWorker, task: SourceTask) -> None:
-        """Soon after a recovery, whatever was pending has been emitted again or has become durable."""
+        """Soon after a recovery, all pending roots have been emitted again or have become durable."""
         engine, heard_ns = self._cluster.engine, self._cluster.engine.now_ns
         self._recovered_ns[process.epoch] = heard_ns
         self._no_more_recoveries_than_losses(process.coordinator)
         before = [(root, _by_recovery(root)) for root in task.ledger if not root.durable]
 
         def look() -> None:
-            again = self._recovered_ns[process.epoch] != heard_ns  # a newer recovery starts from the beginning
+            again = self._recovered_ns[process.epoch] != heard_ns  # a newer recovery begins again
             if (
                 again
                 or not process.alive
@@ -236,14 +235,14 @@ class Watch:
         engine.after(REEMIT_NS, look)
 
     def _somebody_waited_since(self, heard_ns: int) -> bool:
-        """A source that is held back emits later."""
+        """Whether some task was held back since then: sources may then emit later."""
         bounds = self._cluster.bounds
         return bounds is not None and bounds.waited_until_ns >= heard_ns
 
     def _no_more_recoveries_than_losses(self, coordinator: Coordinator) -> None:
-        """A death is one recovery, however late and often its links are found broken.
+        """A death leads to one recovery, however late and often its links are found broken.
 
-        A driver that is late itself may hear of a death long after its links: that is two.
+        If the driver itself is late, it may learn of a death long after the broken links, which leads to two.
         """
         deaths = coordinator.next_epoch - coordinator.first_epoch - coordinator.workers
         allowed = deaths + self._cluster.wires.lost
@@ -251,13 +250,13 @@ class Watch:
             raise SimulationFailure(f"more recoveries than losses: {coordinator.recoveries} for {allowed}")
 
     def _may_stand_in_line(self, process: SimWorker, task: SourceTask) -> bool:
-        """What is to be emitted waits behind tuples in line, and those for credits that may be lost or refused."""
+        """Whether roots may wait behind held tuples, which wait for credits that may be lost or refused."""
         heard = self._counts(process) and process.cut_off_until_ns < self._cluster.engine.now_ns - REEMIT_NS
         calm = self._cluster.wires.disturbed_until_ns < self._cluster.engine.now_ns - REEMIT_NS
         return bool(task.lines) and not (heard and self._lossless and calm)
 
     def backstop_was_due(self, process: SimWorker, task: SourceTask) -> None:
-        """The backstop is for losses that nobody noticed: where frames are not lost, recovery alone must do."""
+        """The recovery timeout is for losses that were not noticed. If no frames are lost, it must not be needed."""
         coordinator = self._cluster.coordinator
         if not self._counts(process) or not self._lossless or coordinator._recover_at_ns is not None:
             return
@@ -268,7 +267,7 @@ class Watch:
                 raise SimulationFailure(f"recovery was in vain for offset {root.offset} of split {root.split}")
 
     def cancels_what_has_lost(self, process: SimWorker, task: Task, emissions: Sequence[int]) -> None:
-        """Nothing is cancelled of a root that is not complete, nor of one that recovery has emitted since."""
+        """No emission is cancelled whose root is not complete, or was emitted again by recovery since."""
         assert isinstance(task, SourceTask)
         for root in task.ledger:
             races = {emission % HEDGE for emission in set(emissions).intersection(root.emissions)}
@@ -281,7 +280,7 @@ class Watch:
                     raise SimulationFailure(f"cancelled though recovery has emitted it since: {place}")
 
     def end(self) -> None:
-        """All rows, each once; of a run that was drained, all rows of the roots below the prefix, and no others."""
+        """All rows are there once. After a drain these are exactly the rows of roots below the prefix."""
         cluster = self._cluster
         for split in cluster.plan.splits if not cluster.drained_ns else ():
             reader = cluster.plan.operators[split.source].operator.body
@@ -310,7 +309,7 @@ class Watch:
 
 
 def _by_recovery(root: Root) -> int:
-    """How often a root was emitted, hedges aside."""
+    """How often a root was emitted, not counting hedges."""
     return len(root.emissions) - root.hedges
 
 
@@ -319,11 +318,13 @@ SCHEDULERS: tuple[SendScheduler | None, ...] = (lbf(), lbf(interval_ms=5), lbf_w
 
 
 def run_seed(seed: int, scheduled: bool = False, sharing: bool = False, lines: list[str] | None = None) -> Outcome:
-    """One simulated run. Raises SimulationFailure, with the seed in its text, if a promise is broken.
+    """Run a seed. Raises ``SimulationFailure``, with the seed in its text, if a promise is broken.
 
-    ``scheduled``: with a send scheduler on, of which the seed decides, for a part of the run or all of it. ``sharing``:
-    tasks are told again and again to share queues in another way. ``lines`` receives the journal of the run, also if it
-    fails.
+    Args:
+        seed: decides everything that happens.
+        scheduled: use a send scheduler that the seed chooses, for part of the run or all of it.
+        sharing: switch again and again how tasks share queues.
+        lines: receives the journal of the run, even if it fails.
     """
     rng = Random(seed)
     scenario = scenario_of(rng)
@@ -405,7 +406,7 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False, lines: l
 
 
 def note_end(cluster: Cluster) -> None:
-    """Complete the journal with what the simulation and each task counted."""
+    """Add the counts of the simulation and of each task to the journal."""
     journal, tally, wires, driver = cluster.journal, cluster.tally, cluster.wires, cluster.driver
     for epoch, process in sorted(cluster.by_epoch.items()):
         for number, task in sorted(process.tasks.items()):
@@ -430,7 +431,7 @@ def note_end(cluster: Cluster) -> None:
 
 
 def share_differently(cluster: Cluster, rng: Random) -> None:
-    """Switch now and again, a few times or many, until the network is quiet."""
+    """Switch how queues are shared, a few times or many, until the network is quiet."""
     times = rng.choice([2, 3, 10, 40])
     at_ns = 0
     for _ in range(times):
@@ -442,7 +443,7 @@ def share_differently(cluster: Cluster, rng: Random) -> None:
 
 def strike(cluster: Cluster) -> None:
     """Hit a live worker: kill it, stop it for a while, or cut it off from the coordinator for a while."""
-    if cluster.coordinator.phase is Phase.STARTING:  # a run whose first start fails is told so; that is all there is
+    if cluster.coordinator.phase is Phase.STARTING:  # a run whose first start fails just reports that
         cluster.engine.after(10 * MS, lambda: strike(cluster))
         return
     rng = cluster.rng

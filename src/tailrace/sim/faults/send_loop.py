@@ -1,7 +1,7 @@
-"""The send loop of a simulated process: what its tasks send to others waits in outgoing queues, and leaves in an order.
+"""The send loop of a simulated process: tuples for other workers wait in outgoing queues and leave in scheduled order.
 
-Lines get stuck at random, as when a receiver is behind, and for as long as nobody is there to receive. Switched off, a
-task sends by itself again once its queue is empty.
+Receivers are stuck at random, as if they were behind, and while no process is there to receive. When the loop is
+switched off, a task sends directly again once its queue is empty.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tailrace.policy.send_order.fifo import fifo
 from tailrace.sim.faults.interfaces import AnyProcess
 
 STUCK = 0.1
-"""Of all turns: the receiver takes nothing."""
+"""Share of turns in which the receiver takes nothing."""
 
 
 class SimSendLoop:
-    """Belongs to a process, and dies with it."""
+    """The send loop of one process. It ends with the process."""
 
     def __init__(self, process: AnyProcess, most_tuples: int = OUTGOING_TUPLES) -> None:
-        """``most_tuples`` may wait in one outgoing queue."""
+        """``most_tuples``: the capacity of an outgoing queue."""
         self._process = process
         self._most_tuples = most_tuples
         self._on = False
@@ -32,7 +32,7 @@ class SimSendLoop:
         self._awake = False
 
     def switch(self, scheduler: SendScheduler | None) -> None:
-        """Schedule from now on what the tasks that are open send to others; or nothing more."""
+        """Use this scheduler from now on for what open tasks send to other workers, or none."""
         self._on = scheduler is not None
         if scheduler is not None:
             if not self._orders:
@@ -52,7 +52,7 @@ class SimSendLoop:
             self._orders[operator] = SendOrder(queues, fifo(), rng, 1), numbers
 
     def takes(self, task: Task, target: int) -> bool:
-        """Whether what a task sends there is scheduled."""
+        """Whether the send loop takes what a task sends to a target."""
         queue = self._queues.get(task.number)
         far = self._process.plan.home[target] != self._process.worker
         return queue is not None and far and (self._on or not queue.empty)

@@ -1,7 +1,7 @@
-"""The topologies that the fault simulation runs: small, and together with every way of routing a tuple.
+"""The topologies that the fault simulation runs: small ones that together use every way of routing a tuple.
 
-All functions are deterministic and keep a tuple's history in its value, so that the rows that must come out can be
-worked out by a plain loop, and each row tells where it has been.
+All functions are deterministic and keep the history of a tuple in its value. The expected rows follow from a plain
+loop, and each row tells where it has been.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SimReader:
 
 @dataclass(frozen=True)
 class SimSource:
-    """A source whose contents are known beforehand."""
+    """A source with known contents."""
 
     name: str
     roots: int  # in every split
@@ -65,7 +65,7 @@ class SimSource:
 
 @dataclass(frozen=True)
 class SimSink:
-    """Stands for a sink; the cluster opens it on its own store."""
+    """A placeholder for a sink; the cluster opens it on its own store."""
 
     committing: bool = True
 
@@ -78,12 +78,12 @@ def mark(name: str) -> Callable[[Row], Row]:
 
 
 def fan(name: str) -> Callable[[Row], list[Row]]:
-    """No, one or two rows, depending on the root."""
+    """Emits no, one or two rows, depending on the root."""
     return lambda row: [(*row, name, index) for index in range(row[2] % 3)]
 
 
 def several(name: str) -> Callable[[Row], list[Row]]:
-    """More rows than an operator has tasks, or none: some task gets two of them in one bundle."""
+    """Emits more rows than an operator has tasks, or none, so that some task gets two in one bundle."""
     return lambda row: [(*row, name, index) for index in range(row[2] % 2 * 5)]
 
 
@@ -100,21 +100,21 @@ def key(row: Row) -> int:
 
 
 def _chain(topology: Topology, roots: int) -> None:
-    """What most people run: shuffle, then fields, then several sink tasks."""
+    """A common topology: shuffle, then fields, then several sink tasks."""
     stream = topology.source("s", SimSource("s", roots), tasks=2)
     stream = stream.map("a", mark("a"), tasks=3).map("b", mark("b"), tasks=2, grouping=fields(key))
     stream.sink("out", SimSink(), tasks=2)
 
 
 def _fan(topology: Topology, roots: int) -> None:
-    """Operators that emit none or several, and a filter."""
+    """Operators that emit no or several tuples, and a filter."""
     stream = topology.source("s", SimSource("s", roots), tasks=1).flat_map("f", fan("f"), tasks=2)
     stream = stream.filter("k", keep, tasks=2).flat_map("g", fan("g"), tasks=2, grouping=fields(key))
     stream.sink("out", SimSink(), tasks=3)
 
 
 def _diamond(topology: Topology, roots: int) -> None:
-    """Two branches that meet again in one operator, so that only the edges tell their tuples apart."""
+    """Two branches that meet again in one operator; only the edges distinguish their tuples."""
     source = topology.source("s", SimSource("s", roots), tasks=2)
     left, right = source.map("l", mark("x"), tasks=2), source.map("r", mark("x"), tasks=1)
     union(left, right).map("m", mark("m"), tasks=2).sink("out", SimSink(), tasks=2)
@@ -129,7 +129,7 @@ def _broadcast(topology: Topology, roots: int) -> None:
 
 
 def _fused(topology: Topology, roots: int) -> None:
-    """Local chains, one of them from the source right into a sink."""
+    """Local chains, one of them from the source directly into a sink."""
     source = topology.source("s", SimSource("s", roots), tasks=2)
     source.map("a", mark("a"), grouping=local()).sink("near", SimSink(), tasks=2, grouping=local())
     far = source.flat_map("f", fan("f"), tasks=2).map("b", mark("b"), grouping=local(), tasks=2)
@@ -137,7 +137,7 @@ def _fused(topology: Topology, roots: int) -> None:
 
 
 def _two_sources(topology: Topology, roots: int) -> None:
-    """Two ledgers, one of offsets with gaps, and a sink that keeps no promise beside one that does."""
+    """Two ledgers, one of them with gaps between offsets, and a sink that does not commit beside one that does."""
     one = topology.source("s", SimSource("s", roots), tasks=1)
     two = topology.source("t", SimSource("t", roots, stride=3), tasks=2)
     merged = union(one, two).map("m", mark("m"), tasks=2, grouping=shuffle())
@@ -146,21 +146,21 @@ def _two_sources(topology: Topology, roots: int) -> None:
 
 
 def _batches(topology: Topology, roots: int) -> None:
-    """Tuples that wait for others of their batch while what follows on them goes wrong."""
+    """Tuples that wait for the rest of their batch while later operators fail."""
     stream = topology.source("s", SimSource("s", roots), tasks=2).flat_map("f", fan("f"), tasks=2)
     stream = stream.map_batch("b", batch("b"), max_size=3, max_wait_ms=5, tasks=2)
     stream.sink("out", SimSink(), tasks=2, grouping=fields(key))
 
 
 def _pulled(topology: Topology, roots: int) -> None:
-    """Tuples that wait at their senders for credits, twice on their way, and in one unit with something fused."""
+    """Tuples that senders hold for credits, twice on their way, once in a unit with a fused operator."""
     stream = topology.source("s", SimSource("s", roots), tasks=2).flat_map("f", fan("f"), tasks=3, grouping=pull())
     stream = stream.map("b", mark("b"), tasks=3, grouping=local()).map("c", mark("c"), tasks=2, grouping=pull())
     stream.sink("out", SimSink(), tasks=2)
 
 
 def _by_load(topology: Topology, roots: int) -> None:
-    """Every other kind of feedback: sketches and syncs on tuples, reports, loads; and a union with a plain edge."""
+    """All other kinds of feedback: sketches, syncs on tuples, reports; and a union with a plain edge."""
     source = topology.source("s", SimSource("s", roots), tasks=2)
     sketched = source.map("o", mark("o"), tasks=2, grouping=osg(key, window=2, tolerance=1.0))
     worked = sketched.flat_map("w", fan("w"), tasks=3, grouping=least_work(key))
@@ -170,7 +170,7 @@ def _by_load(topology: Topology, roots: int) -> None:
 
 
 def _drawn(topology: Topology, roots: int) -> None:
-    """Tasks of a worker or a node draw from one queue, parts of bundles too: one by one, with one fused, in batches."""
+    """Tasks that draw from shared queues, also parts of bundles: one by one, with a fused operator, in batches."""
     stream = topology.source("s", SimSource("s", roots), tasks=2).flat_map("f", several("f"), tasks=3)
     stream = stream.map("d", mark("d"), tasks=4).map("n", mark("n"), tasks=4, grouping=local())
     stream = stream.map_batch("b", batch("b"), max_size=3, max_wait_ms=5, tasks=5)
@@ -178,7 +178,7 @@ def _drawn(topology: Topology, roots: int) -> None:
 
 
 def _drawn_by_load(topology: Topology, roots: int) -> None:
-    """The same behind edges by load: another task than the one that was chosen runs a tuple."""
+    """The same behind load-aware edges: another task than the chosen one may run a tuple."""
     stream = topology.source("s", SimSource("s", roots), tasks=2)
     stream = stream.flat_map("f", several("f"), tasks=4, grouping=pull())
     stream = stream.map("w", mark("w"), tasks=4, grouping=least_work(key))
@@ -201,10 +201,10 @@ SHAPES: tuple[Callable[[Topology, int], None], ...] = (
 )
 
 SHARED = {_drawn, _drawn_by_load}
-"""Those whose tasks draw from shared queues where they may, from the start."""
+"""Topologies whose tasks share queues from the start."""
 
 MACHINE = 2
-"""Workers of one machine."""
+"""Number of workers on one machine."""
 
 
 Rows = Mapping[str, Counter[Row]]
@@ -213,13 +213,13 @@ Rows = Mapping[str, Counter[Row]]
 
 @dataclass(frozen=True)
 class Case:
-    """A shape on some workers, and what must come of it."""
+    """A topology on some workers, and the rows that it must produce."""
 
     plan: Plan
     rows: Rows  # at each committing sink
-    rows_by_root: Mapping[tuple[int, int], Rows]  # (split index, offset) -> the rows that come of this root
+    rows_by_root: Mapping[tuple[int, int], Rows]  # (split index, offset) -> the rows of this root
     shared_queues: QueueScope | None  # at the start
-    other_sinks: tuple[Plan, ...]  # the same with a task less, or one more, at sinks whose rows do not depend on it
+    other_sinks: tuple[Plan, ...]  # plans with one task less or more at sinks whose rows do not depend on it
 
 
 @cache
@@ -245,14 +245,14 @@ def _with_other_sinks(shape: int, workers: int, roots: int, change: int) -> Plan
 
 
 def _shared_by(shape: Callable[[Topology, int], None], workers: int) -> QueueScope | None:
-    """By node where there is a machine with some of the workers and one with the others."""
+    """How queues are shared: by node if there are several machines."""
     if shape not in SHARED:
         return None
     return NODE if shape is _drawn and workers > MACHINE else WORKER
 
 
 def _rows_by_root(plan: Plan, expected: Rows) -> Mapping[tuple[int, int], Rows]:
-    """Rows begin with source, split and offset."""
+    """Expected rows by root; each row begins with source, split and offset."""
     split_of = {(plan.operators[split.source].name, split.name): split.index for split in plan.splits}
     found: dict[tuple[int, int], dict[str, Counter[Row]]] = {}
     for sink, rows in expected.items():
@@ -263,7 +263,7 @@ def _rows_by_root(plan: Plan, expected: Rows) -> Mapping[tuple[int, int], Rows]:
 
 
 def _expected_rows(plan: Plan) -> Rows:
-    """Every committing sink's rows, by sending each root through the operators one at a time."""
+    """The rows of each committing sink, found by sending each root through the operators one at a time."""
     rows: dict[str, Counter[Row]] = {op.name: Counter() for op in plan.operators if op.committing}
     for split in plan.splits:
         source = plan.operators[split.source]

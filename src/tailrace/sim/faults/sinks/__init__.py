@@ -1,1 +1,1 @@
-"""Sinks of the fault simulation, and what goes wrong with them."""
+"""Sinks of the fault simulation, and their faults."""

@@ -1,7 +1,7 @@
-"""What may go wrong with sinks beside what may go wrong with their workers.
+"""Faults of sinks, besides those of their workers.
 
-A run that goes on after its driver's death may have another number of sink tasks, while zombies of the old ones live.
-Sinks may end on the driver, and another run may use the same ones at the same time.
+A run that continues after the death of its driver may have another number of sink tasks while zombies of the old ones
+live. Sinks may be on the driver, and another run may use the same sinks at the same time.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from tailrace.sim.faults.topologies import Case, Row
 MS = MILLISECOND_NS
 JOB = "other"
 RESTARTS = 0.3
-"""How likely the driver dies at each prefix that it stores, in runs whose number of sink tasks changes then."""
+"""Probability that the driver dies at a stored prefix, in runs whose number of sink tasks changes then."""
 
 
 @dataclass(frozen=True)
 class SinkFaults:
     """What a seed decides about sinks."""
 
-    plans: Sequence[int]  # which of the case's plans each later run has; none: all have the same
+    plans: Sequence[int]  # the plan of each later run, as a position; empty: all have the same
     on_driver: bool
-    other_run_at_ns: Sequence[int]  # when another run says something to the same sinks
+    other_run_at_ns: Sequence[int]  # when another run uses the same sinks
 
 
 def sink_faults_of(seed: int) -> SinkFaults:
-    """From a generator of its own, so that a seed without these faults is the run that it was."""
+    """Drawn from a generator of its own, so that the rest of a seed stays the same."""
     rng = Random(f"{seed} sinks")
     plans = [rng.choice([1, 2]), *(rng.randrange(3) for _ in range(1, MAX_RESTARTS))] if rng.random() < 0.35 else []
     on_driver = rng.random() < 0.25
@@ -54,9 +54,9 @@ def bring_about(faults: SinkFaults, cluster: Cluster, case: Case) -> OtherRun:
 
 
 class OtherRun:
-    """Another run of the same topology, as sinks on the driver see it: the same operators, splits, offsets, epochs.
+    """Another run of the same topology on the same driver: the same operators, splits, offsets and epochs.
 
-    Each time its one task is a new epoch, reads back what is there, and commits it again together with one more row.
+    Each time its one task is a new epoch, recovers, and commits all its rows again with one more.
     """
 
     def __init__(self, cluster: Cluster, sinks: Sequence[str]) -> None:
@@ -76,7 +76,7 @@ class OtherRun:
             half.commit(place, rows, entries, {})
 
     def wrong(self, sink: str) -> Counter[Row]:
-        """Takes its rows out of a sink, and returns those that are missing or doubled."""
+        """Remove the rows of this run from a sink. Returns those that are missing or doubled."""
         rows = self._cluster.store.rows.get(sink, Counter())
         got = Counter({row: count for row, count in rows.items() if row[0] == JOB})
         rows.subtract(got)

@@ -1,6 +1,6 @@
-"""Commits of simulated sinks that take time: another thread carries them out while the task takes what comes.
+"""Commits that take time: another thread carries them out while the task goes on taking tuples.
 
-The process may die at any moment between. Then the commit has taken place or not, and nobody here has heard of it.
+The process may die at any moment in between. The commit has then taken effect or not, and its task never learns which.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ MS = MILLISECOND_NS
 
 
 class SlowCommits:
-    """What a seed decides about how long commits take, from a generator of its own."""
+    """How long commits take, drawn from a generator of its own."""
 
     def __init__(self, seed: int | None) -> None:
-        """None: they take no time."""
+        """``seed``: ``None`` if commits take no time."""
         self._rng = Random(f"{seed} commits")
         self._share: float = 0 if seed is None else self._rng.choice([0, 0, 0.3, 1])
         self.count = 0
@@ -51,7 +51,7 @@ class SlowCommits:
 
 
 def commit_and_prune(sink: CommitSinkStage) -> None:
-    """A log prunes itself when it has doubled. Here it does so at once, so that what it must not forget shows."""
+    """Commit, then prune the log at once instead of when it has doubled, to show if it forgets too much."""
     sink.commit()
     sink.log._prune()
 

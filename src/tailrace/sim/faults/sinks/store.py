@@ -1,7 +1,7 @@
-"""Stores for simulated sinks that commit rows and entries together, and refuse lower epochs.
+"""Stores of simulated sinks. They commit rows and entries together and refuse lower epochs.
 
-A ``Store`` stands for a directory or a database that several workers reach, a zombie among them. In some runs sinks end
-on the driver instead, in the production half that ``to_list`` has there.
+A ``Store`` is like a directory or a database that several workers reach, zombies among them. In some runs sinks are on
+the driver instead, with the production code that ``to_list`` uses there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tailrace.sim.faults.topologies import Row
 
 
 class Store:
-    """What all sink tasks of a run have committed."""
+    """All that the sink tasks of a run have committed."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -30,7 +30,7 @@ class Store:
         self._halves: dict[str, DriverRows] = {}
 
     def fence(self, place: Place) -> None:
-        """Shut out lower epochs of the task, and earlier runs of all tasks: their rows may come to others now."""
+        """Fence lower epochs of the task, and earlier runs of all tasks, whose rows may now come to other tasks."""
         self.check(place)
         self._epochs[place.operator, place.task] = place.epoch
         self._first_epochs[place.operator] = max(place.first_epoch, self._first_epochs.get(place.operator, 0))
@@ -50,7 +50,7 @@ class Store:
         self.rows.setdefault(sink, Counter())[row] += 1
 
     def entries(self, sink: str, prefixes: Mapping[str, int]) -> list[Entry]:
-        """Those of all tasks, whose number may have changed."""
+        """The entries of all tasks, since their number may have changed."""
         found = (entry for (name, _), entries in self._entries.items() if name == sink for entry in entries)
         return [entry for entry in found if entry.offset >= prefixes.get(entry.split, 0)]
 
@@ -59,12 +59,12 @@ class Store:
         self._entries[place.operator, place.task] = [e for e in own if e.offset >= prefixes.get(e.split, 0)]
 
     def half(self, sink: str) -> DriverRows:
-        """The half of a sink that lives on the driver."""
+        """The driver side of a sink."""
         return self._halves.setdefault(sink, DriverRows(partial(self.show, sink)))
 
 
 class StoreWriter:
-    """One epoch of one sink task."""
+    """The writer of one sink task in one epoch."""
 
     full = False
     commit_every_ns = 0
@@ -73,7 +73,7 @@ class StoreWriter:
         self._store = store
         self._place = place
         self._rows: list[Row] = []
-        self._after_commit = after_commit  # the moment between commit and ack, where a crash may strike
+        self._after_commit = after_commit  # called between commit and ack, where a crash may happen
 
     def write(self, row: Row) -> None:
         self._rows.append(row)
@@ -96,7 +96,7 @@ class StoreWriter:
 
 
 class DriverWriter:
-    """The same for a sink that ends on the driver. ``counts`` says whether the driver still takes this process."""
+    """The same for a sink on the driver. ``counts`` says whether the driver still accepts this process."""
 
     full = False
     commit_every_ns = 0
