@@ -1,1 +1,6 @@
-"""Policies on virtual time: what would they do to a workload?"""
+"""The load simulation: what policies would do to the latencies of a workload, in virtual time.
+
+``simulate`` runs a model (``models``): it draws a ``forest`` of roots and their tuples, lets stages (``stage``) with
+the same policy objects as in a run handle them, and returns a ``report``. ``hedging`` drives hedging rules, ``network``
+and ``sending`` are links and uplinks, ``comparison`` shows reports side by side.
+"""

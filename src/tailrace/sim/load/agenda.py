@@ -1,4 +1,4 @@
-"""What is going to happen in a simulation, in the order of (time, kind, sequence), and the time it is."""
+"""The events of a simulation in the order of (time, kind, sequence), and the current time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from tailrace.policy.groupings.feedback import Message
 
 FINISH, DELIVER, TO_SENDER, TO_TASK, WAKE, EMIT = range(6)
-"""Kinds, in the order in which they happen at one moment: a task that gets free is free for what comes then."""
+"""Kinds of events, in the order in which they happen at equal times: a task becomes free before a tuple arrives."""
 
 Event = tuple[int, int, int, Any, int, int, Any]
-"""(time, kind, sequence, who, and what kinds need: two numbers and an object)"""
+"""(time, kind, sequence, the object it is for, and two numbers and an object that depend on the kind)"""
 
 
 class Agenda:
-    """Events, and the mail: messages that take no time, which are read when the event at hand is over."""
+    """Events, and the mail: messages that take no time and are read after the current event."""
 
     __slots__ = ("events", "mail", "next", "now_ns")
 

@@ -1,4 +1,4 @@
-"""Reports side by side: as tables, and as two charts."""
+"""Reports side by side, as tables and as two charts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def render_comparison(reports: Sequence[Report]) -> str:
 
 
 def _stages(reports: Sequence[Report]) -> str:
-    """Stage by stage: the share of time that tasks were at work, the busiest of them, and milliseconds in queues."""
+    """A table by stage: utilisation of all tasks and of the busiest one, and milliseconds in queues."""
     rows = [["policy", "stage", "executed", "busy", "busiest", "mean wait", "p99 wait"]]
     for report in reports:
         for stage in report.stages:
@@ -69,7 +69,7 @@ def _label(report: Report) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]], words: int = 1) -> str:
-    """Columns of figures to the right, the first ``words`` to the left."""
+    """Align the first ``words`` columns to the left and all others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(

@@ -1,8 +1,8 @@
-"""All that happens to tuples whatever the policy, before anything happens: a forest.
+"""The forest of a simulation: everything about roots and tuples that does not depend on the policy, drawn beforehand.
 
-A *root* is what a source emits. The tuples that it sends, and those that operators make of them, are its tree; it is
-done when the last of them has been run. Groupings, queues and nodes decide when that is, the forest everything else, so
-compared runs share it.
+A source emits *roots*. The tuples that it sends for a root, and those that operators make of them, are the tree of the
+root, which is done when the last of them has run. Groupings, queues and nodes decide when that is; the forest decides
+everything else, so that compared runs share it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Forest:
     lags_ns: Sequence[int] = field(repr=False, default=())
 
     def validate(self, model: Model) -> None:
-        """Raises ``OptionError`` where the law is broken, or where this is not a forest of the model's."""
+        """Raise ``OptionError`` if the law is broken, or if this is not a forest of the model."""
         tuples = len(self.stages)
         lengths = {len(column) for column in (self.values, self.works_ns, *self.again_ns, self.children)}
         if lengths != {tuples} or len(self.roots) != len(self.due_ns) or not self.roots:
@@ -131,7 +131,7 @@ def grow(model: Model, seed: int) -> Forest:
 
 
 def _counts(fan_out: float | tuple[int, int], parents: int, rng: Random) -> list[int] | None:
-    """How many each parent becomes. None: one."""
+    """The number of children of each parent. ``None``: one each."""
     if isinstance(fan_out, tuple):
         return [rng.randint(*fan_out) for _ in range(parents)]
     if fan_out == 1:
@@ -141,7 +141,7 @@ def _counts(fan_out: float | tuple[int, int], parents: int, rng: Random) -> list
 
 
 def _attach(families: list[Sequence[int]], parents: range, counts: list[int] | None, first: int) -> int:
-    """Number new tuples from ``first`` on, and hand them to their parents. Returns the next number."""
+    """Number new tuples from ``first`` on, and add them to their parents. Returns the next number."""
     if counts is None and not any(families[parents.start : parents.stop]):
         families[parents.start : parents.stop] = zip(range(first, first + len(parents)))
         return first + len(parents)
@@ -152,7 +152,7 @@ def _attach(families: list[Sequence[int]], parents: range, counts: list[int] | N
 
 
 def _stalled(works_ns: list[int], stage: Stage, seed: int) -> list[list[int]]:
-    """What each incarnation of each tuple takes."""
+    """The durations of all tuples, for each emission of their root."""
     incarnations = range(1 + MOST_HEDGES)
     if stage.stalls is None:
         return [works_ns for _ in incarnations]

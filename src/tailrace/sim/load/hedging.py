@@ -1,6 +1,7 @@
-"""Replay rules at work: one hedger for each source task, told what happens, asked what to emit again.
+"""Drives hedging rules in the load simulation, with one hedger for each source task.
 
-``due`` is asked after each event that a hedger was told of, and at the very moment that ``wake_ns`` names.
+``due`` is called after each event that a hedger was told of, and exactly at the time that ``wake_ns`` names. An
+*incarnation* is one emission of a root: see ``roots``.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from tailrace.sim.load.roots import Roots
 
 OBSERVE_EVERY_NS = 100 * MILLISECOND_NS
 WINDOW = 10
-"""Utilisation is over so many of these: a second."""
+"""Observations over which utilisation is measured: a second."""
 
 NOBODY = -1
 NEVER = 1 << 63
 
 Busy = Callable[[], Sequence[tuple[int, int]]]
-"""For each stage: how long its tasks have been at work, and how many they are."""
+"""For each stage: the busy time of all its tasks, and their number."""
 
 
 class Hedging:
-    """Law: a root is emitted again at most ``MOST_HEDGES`` times, and not when it is done."""
+    """Law: a root is hedged at most ``MOST_HEDGES`` times, and never after it is done."""
 
     def __init__(self, rule: HedgeRule, senders: Sequence[int], roots: Roots, agenda: Agenda, seed: int) -> None:
         self.name = rule.name
@@ -39,9 +40,9 @@ class Hedging:
         self.hedgers = [rule.bind(Random(f"{seed} replay {sender}")) for sender in range(max(senders) + 1)]
         self.pending = [0] * len(self.hedgers)  # roots of each sender that are emitted and not done
         self.emitted_times = bytearray(roots.count)
-        self.touched: dict[int, None] = {}  # senders that were told something by the event at hand, in order
+        self.touched: dict[int, None] = {}  # senders whose hedger was told something by the current event, in order
         self.armed_ns = [NEVER] * len(self.hedgers)
-        self.edges: dict[int, list[LeastWaiting]] = {}  # of each sender, those along which its roots take turns
+        self.edges: dict[int, list[LeastWaiting]] = {}  # by sender: its shuffled edges
         self.work_ns = [0, 0]  # of first incarnations, and of hedges
         self.unrun_ns = 0.0
         self.reported = (0, 0, 0, 0)  # roots, hedges, work_ns and unrun_ns by the last report
@@ -50,13 +51,13 @@ class Hedging:
         self.observations: deque[tuple[int, Sequence[tuple[int, int]]]] = deque(maxlen=WINDOW + 1)
 
     def begin(self, emit: Callable[[int, int], None], busy: Busy) -> None:
-        """``emit`` sends the tuples of a root on behalf of an incarnation."""
+        """Start. ``emit`` sends the tuples of a root as a given incarnation."""
         self.emit = emit
         self.busy = busy
         self.observations.append((self.agenda.now_ns, busy()))
         self.agenda.push(self.agenda.now_ns + OBSERVE_EVERY_NS, WAKE, self, NOBODY, 0, None)
 
-    # -- what happens
+    # -- events
 
     def emitted(self, root: int) -> None:
         sender = self.senders[root]
@@ -83,12 +84,12 @@ class Hedging:
         self.touched[sender] = None
 
     def edge(self, sender: int, tasks: int) -> LeastWaiting:
-        """Note where roots of this sender go along one edge of which any task may have any tuple."""
+        """Track where roots of this sender go along a shuffled edge."""
         edge = LeastWaiting(tasks)
         self.edges.setdefault(sender, []).append(edge)
         return edge
 
-    # -- what to do about it
+    # -- decisions
 
     def wake(self, sender: int) -> None:
         if sender == NOBODY:
@@ -118,7 +119,7 @@ class Hedging:
         return Load(utilisation, *(after - earlier for after, earlier in zip(now, before, strict=True)))
 
     def turn(self) -> None:
-        """Ask those that were told something."""
+        """Call ``due`` of the hedgers that were told something."""
         for sender in self.touched:
             for root in self.hedgers[sender].due(self.agenda.now_ns):
                 self.hedge(root, sender)

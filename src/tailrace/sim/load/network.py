@@ -1,4 +1,4 @@
-"""How tuples and messages get from a sender to a task: links between nodes and within them, at work."""
+"""The links of a model at work: how long tuples and messages take from a sender to a task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tailrace.sim.load.models.model import APART, Link, Model
 
 
 class Lane:
-    """From one sender to one task."""
+    """The way from one sender to one task."""
 
     __slots__ = ("free", "instant", "latency_ns", "tuple_ns")
 
@@ -17,29 +17,29 @@ class Lane:
         self.latency_ns = link.latency_ns
         self.tuple_ns = None if link.bytes_per_s is None else tuple_bytes * SECOND_NS / link.bytes_per_s
         self.instant = not link.latency_ns and link.bytes_per_s is None
-        self.free = free  # when the link has sent all so far; lanes over the same link share the list
+        self.free = free  # when the link is free again; lanes over one link share this list
 
     def arrival_ns(self, now_ns: int) -> int:
-        """Of a tuple that is sent now."""
+        """When a tuple arrives that is sent now."""
         if self.tuple_ns is None:
             return now_ns + self.latency_ns
         self.free[0] = max(self.free[0], now_ns) + self.tuple_ns
         return int(self.free[0]) + self.latency_ns
 
     def message_ns(self, now_ns: int) -> int:
-        """When a message arrives that is sent now: it takes no time of its own, and overtakes no tuple."""
+        """When a message arrives that is sent now. It takes no bandwidth, and overtakes no tuple."""
         return (now_ns if self.tuple_ns is None else max(now_ns, int(self.free[0]))) + self.latency_ns
 
 
 class Network:
-    """The links of a model. What all stages send from one node to another goes over one of them."""
+    """The links of a model. All stages share one link from one node to another."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._free: dict[tuple[int, int], list[float]] = {}
 
     def lanes(self, machines: Sequence[int], nodes: Sequence[int]) -> list[list[Lane]]:
-        """For each sender, by its machine, the lanes to tasks, by their node."""
+        """For each sender, given by its machine, the lanes to all tasks, given by their nodes."""
         return [[self._lane(machine, node) for node in nodes] for machine in machines]
 
     def _lane(self, machine: int, node: int) -> Lane:
@@ -48,6 +48,6 @@ class Network:
 
 
 def source_machines(model: Model) -> list[int]:
-    """The node of each source task. Those that are apart from all nodes are on a machine of their own each."""
+    """The machine of each source task: its node, or a machine of its own if it is apart from all nodes."""
     nodes = map(model.sender_node, range(model.senders))
     return [-1 - sender if node == APART else node for sender, node in enumerate(nodes)]

@@ -8,7 +8,7 @@ from tailrace.sim.load.models.model import Node
 
 
 class Pace:
-    """A node's slowness as a step function."""
+    """The slowness of a node as a step function of time."""
 
     def __init__(self, node: Node) -> None:
         bounds = sorted({0, *(b for slow in node.slowdowns for b in (slow.begin_ns, slow.end_ns))})
@@ -17,7 +17,7 @@ class Pace:
         self.constant = self._slowness[0] if len(bounds) == 1 else None
 
     def duration_ns(self, start_ns: int, work_ns: int) -> int:
-        """At least 1, so that nothing happens in no time."""
+        """The duration of work that begins now; at least 1, so that time passes."""
         if self.constant is not None:
             return max(1, int(work_ns * self.constant))
         step = bisect_right(self._begins, start_ns) - 1

@@ -1,4 +1,4 @@
-"""Groupings by name, as the simulator's tuples need them: a tuple is its own key."""
+"""Groupings by name for simulations, in which each tuple is its own key."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ POLICIES: dict[str, Callable[[], Grouping]] = {
 
 
 FIXED: dict[str, Callable[[], Grouping]] = {"broadcast": broadcast, "local": local}
-"""Groupings that a stage may have, but that are not a matter of policy."""
+"""Groupings that a stage may have but that cannot be exchanged for others."""
 
 
 def named_policy(name: str) -> Grouping:

@@ -1,4 +1,4 @@
-"""Queues in front of tasks: first in, first out, or the shortest expected first, with aging."""
+"""Queues in front of tasks: first in, first out, or the shortest expected job first, with aging."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tailrace.policy.groupings.feedback import Message
 from tailrace.policy.groupings.load.cost_table import CostTable
 
 Job = tuple[int, int, int, int, Message | None, int]
-"""(tuple, incarnation, sender, the task that its sender chose, what was attached, when it gets there)"""
+"""(tuple, incarnation, sender, the task that its sender chose, attached message, arrival)"""
 
-CAPACITY = 8192  # items with a price of their own
+CAPACITY = 8192  # keys with cost estimates of their own
 
 
 class TaskQueue(Protocol):
-    """Law: what was put is taken once."""
+    """A queue of jobs. Law: each job is taken once."""
 
     def __len__(self) -> int: ...
 
@@ -25,12 +25,12 @@ class TaskQueue(Protocol):
     def take(self) -> Job: ...
 
     def ran(self, value: int, duration_ns: int) -> None:
-        """A tuple with this value was run by a task of this queue."""
+        """A task of this queue has run a tuple with this value."""
         ...
 
 
 class Fifo:
-    """In the order of arrival."""
+    """First in, first out."""
 
     def __init__(self) -> None:
         self._jobs: deque[Job] = deque()
@@ -47,7 +47,7 @@ class Fifo:
 
 
 class ShortestFirst:
-    """By expected duration less ``aging`` times the wait. That order never changes while tuples wait side by side."""
+    """By expected duration less ``aging`` times the wait. The order of two waiting jobs never changes."""
 
     def __init__(self, aging: float) -> None:
         self._aging = aging

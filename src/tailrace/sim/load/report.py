@@ -1,4 +1,4 @@
-"""What a simulation found."""
+"""The results of a simulation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StageReport:
         return sum(self.waits_ns) / max(1, sum(self.executed))
 
     def wait_percentile_ns(self, q: float) -> int:
-        """Of all executed tuples: those that did not wait count as 0."""
+        """A percentile over all executed tuples; those that did not wait count as 0."""
         rank = -int(-q * sum(self.executed) // 1) - (sum(self.executed) - len(self.waits_ns))
         return sorted(self.waits_ns)[rank - 1] if rank > 0 else 0
 
@@ -101,7 +101,7 @@ class Report:
         return sum(self.latencies_ns) / len(self.latencies_ns)
 
     def percentile_ns(self, q: float) -> int:
-        """Exact: the smallest latency that at least the fraction ``q`` do not exceed."""
+        """The exact percentile: the smallest latency that at least the fraction ``q`` of roots do not exceed."""
         rank = -int(-q * len(self._sorted_ns) // 1)
         return self._sorted_ns[max(0, min(len(self._sorted_ns), rank) - 1)]
 
@@ -120,7 +120,7 @@ class Report:
 
     @property
     def histogram(self) -> Histogram:
-        """To be merged with those of other seeds."""
+        """The latencies as a histogram, which can be merged with those of other seeds."""
         return Histogram.of(self.latencies_ns)
 
     def backlog(self, points: int = BACKLOG_POINTS) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
-"""Which roots are done, by how many of their tuples are still on their way.
+"""Which roots are done, by counting their tuples on the way.
 
-A root's first incarnation has the root's own number. Each time it is emitted again, the incarnation's number is that of
-the one before plus the number of roots. The first one to be complete counts.
+An *incarnation* is one emission of a root. The first has the number of the root; each further one, a hedge, has the
+number of the one before plus the number of roots. The first incarnation to complete counts.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ PENDING = -1
 
 
 class Roots:
-    """Law: a root is done once."""
+    """The roots of a simulation. Law: a root is done once."""
 
     def __init__(self, due_ns: Sequence[int]) -> None:
         self.count = len(due_ns)
         self.due_ns = due_ns
         self.done_ns = [PENDING] * self.count
         self.latencies_ns: list[int] = []
-        self.on_the_way = [0] * self.count  # tuples of each incarnation that were emitted and neither run nor dropped
+        self.on_the_way = [0] * self.count  # emitted tuples of each incarnation that were neither run nor dropped
 
     def complete(self, incarnation: int, now_ns: int) -> bool:
-        """Nothing of ``incarnation`` is on the way any more. Is it the first of its root?"""
+        """An incarnation is complete. Returns whether it is the first of its root."""
         root = incarnation % self.count
         if self.done_ns[root] != PENDING:
             return False

@@ -1,8 +1,8 @@
-"""The same policy objects as in a run, on virtual time.
+"""Runs a model with the same policy objects as a run, in virtual time.
 
-Everything random is drawn before the first event, or comes from generators that belong to one half of a grouping or
-one hedger each; events happen in the order of (time, kind, sequence). A model, policies and a seed therefore give one
-result, everywhere.
+Everything random is drawn before the first event, or comes from generators that belong to one chooser, receiver or
+hedger each. Events happen in the order of (time, kind, sequence). A model, policies and a seed therefore give the same
+result everywhere.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Simulation:
         pop = heapq.heappop
         root, end = 0, len(due_ns)
         while True:
-            # What ends at a moment has ended when something else begins at it: a task that gets free is free.
+            # Events come before roots that are due at the same time: a task that becomes free then is free.
             if events and (root == end or events[0][0] <= due_ns[root]):
                 agenda.now_ns, kind, _, who, a, b, what = pop(events)
                 if kind == FINISH:
@@ -117,7 +117,7 @@ class _Simulation:
         self.validate()
 
     def read_mail(self) -> None:
-        """Messages over links without latency, in the order in which they were sent."""
+        """Deliver messages over links without latency, in the order in which they were sent."""
         mail = self.agenda.mail
         while mail:
             kind, stage, sender, task, message = mail.popleft()
@@ -136,7 +136,7 @@ class _Simulation:
         return [(stage.busy_until_ns(now_ns), stage.tasks) for stage in self.stages]
 
     def validate(self) -> None:
-        """Nothing lost, nothing doubled."""
+        """Raise ``AssertionError`` if something was lost or doubled."""
         for stage in self.stages:
             stage.validate()
         self.roots.validate()
@@ -165,7 +165,7 @@ class _Simulation:
 
 
 def _built(world: World, studied: Grouping) -> tuple[list[StageAtWork], Ways]:
-    """The stages, and the ways from the source to them."""
+    """All stages, and the ways from the source to them."""
     model = world.model
     tasks = {SOURCE: [Sender(task, machine, leads=True) for task, machine in enumerate(source_machines(model))]}
     ways: dict[str, Ways] = {SOURCE: {}}

@@ -1,4 +1,4 @@
-"""A stage at work: the halves of its grouping, at its senders and at its tasks, and the queues between them."""
+"""A stage at work: the choosers at its senders, the receivers at its tasks, and the queues in front of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tailrace.sim.load.roots import Roots
 IDLE = -1
 
 ENDLESS = 1_000
-"""Messages a tuple after which two halves are taken to be in an endless conversation."""
+"""Messages per tuple after which the two sides of a grouping are taken to exchange messages for ever."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class World:
 
 
 class Sender(NamedTuple):
-    """A task of a stage before, or of the source."""
+    """A sending task, of an earlier stage or of the source."""
 
     task: int
     machine: int
-    leads: bool = False  # whether it is one of the source
+    leads: bool = False  # whether it is a source task
 
 
 class StageAtWork:
-    """Each of its senders binds a chooser of its own: they decide independently."""
+    """A stage of a simulation. Each sender has a chooser of its own, so they decide independently."""
 
     def __init__(self, world: World, position: int, grouping: Grouping, senders: Sequence[Sender]) -> None:
         model, forest, stage = world.model, world.forest, world.model.operators[position]
@@ -69,7 +69,7 @@ class StageAtWork:
         self.lags_ns = forest.lags_ns
         if isinstance(grouping, FullKnowledge):
             grouping = _informed(grouping, model, stage)
-            self.values = forest.works_ns  # it alone is shown what nobody can know
+            self.values = forest.works_ns  # only this grouping is shown the exact costs
         self.children, self.stage_of = forest.children, forest.stages
         self.ways: Ways = {}
 
@@ -95,7 +95,7 @@ class StageAtWork:
         self.queues, self.siblings = _queues(model, stage)
         self.lanes = world.network.lanes([sender.machine for sender in senders], nodes)
 
-        self.began_ns = [IDLE] * self.tasks  # what each task runs
+        self.began_ns = [IDLE] * self.tasks  # when the current execution of each task began
         self.executed = [0] * self.tasks
         self.busy_ns = [0] * self.tasks
         self.waits_ns: list[int] = []
@@ -105,7 +105,7 @@ class StageAtWork:
     # -- senders
 
     def _least_waiting(self, sender: Sender, grouping: Grouping) -> LeastWaiting | None:
-        """Where it notes which task has what. As in the runtime: along a shuffled edge that leaves the source."""
+        """Tracks which task got which root, on shuffled edges from the source, as in the runtime."""
         several = self.tasks > 1 and isinstance(grouping, Shuffle)
         noted = self.hedging is not None and self.cancels and sender.leads and several
         return self.hedging.edge(sender.task, self.tasks) if self.hedging is not None and noted else None
@@ -113,7 +113,7 @@ class StageAtWork:
     def _disjoint_halves(
         self, world: World, position: int, sender: Sender, grouping: Grouping
     ) -> DisjointHalves | None:
-        """How it keeps hedges from what they race. As in the runtime: behind the first edge, along a shuffled one."""
+        """Keeps hedges apart from other emissions, on shuffled edges behind the first, as in the runtime."""
         several = self.tasks > 1 and isinstance(grouping, Shuffle)
         if not (self.cancels and several and not sender.leads and passes_one(world.model.operators, self.name)):
             return None
@@ -175,7 +175,7 @@ class StageAtWork:
 
     def post(self, kind: int, sender: int, task: int, message: Message) -> None:
         self.messages += 1
-        assert self.messages <= ENDLESS * len(self.works_ns), "the halves never come to rest"
+        assert self.messages <= ENDLESS * len(self.works_ns), "the two sides never come to rest"
         lane, now_ns = self.lanes[sender][task], self.agenda.now_ns
         at_ns = lane.message_ns(now_ns) if kind == TO_TASK else now_ns + lane.latency_ns
         if at_ns > now_ns:
@@ -253,7 +253,7 @@ class StageAtWork:
                 self.post_from_task(chosen)
 
     def pass_on(self, task: int, index: int, incarnation: int) -> None:
-        """Send what the tuple became, unless another incarnation of its root is complete."""
+        """Send the children of a tuple, unless another incarnation of its root is complete."""
         if self.hedging is not None and self.cancels and self.roots.is_done(incarnation):
             self.hedging.discarded(self.expected_ns(index) - self.mean_ns())
             return
@@ -274,7 +274,7 @@ class StageAtWork:
         self.start(task, job, now_ns)
 
     def drop(self, job: Job) -> None:
-        """A tuple that came too late to count."""
+        """Throw a tuple away, because another incarnation of its root is complete."""
         _, incarnation, sender, chosen, attached, _ = job
         self.dropped += 1
         self.on_the_way[incarnation] -= 1
@@ -296,10 +296,10 @@ class StageAtWork:
             self.post(TO_SENDER, sender, task, message)
         receiver.outbox.clear()
 
-    # -- all of it
+    # -- the whole stage
 
     def expected_ns(self, index: int) -> float:
-        """What a tuple and all that it becomes will take, at mean durations."""
+        """The work of a tuple and all its descendants, at mean durations."""
         stages = [self.ways[self.stage_of[child]][0] for child in self.children[index]]
         after_ns = sum(stage.expected_ns(child) for child, stage in zip(self.children[index], stages, strict=True))
         return self.mean_ns() + after_ns
@@ -309,11 +309,11 @@ class StageAtWork:
         return sum(self.busy_ns) / max(1, sum(self.executed))
 
     def busy_until_ns(self, now_ns: int) -> int:
-        """Time that all tasks together have been at work."""
+        """The busy time of all tasks together."""
         return sum(self.busy_ns) + sum(now_ns - began_ns for began_ns in self.began_ns if began_ns != IDLE)
 
     def validate(self) -> None:
-        """Nothing lost, nothing doubled."""
+        """Raise ``AssertionError`` if something was lost or doubled."""
         in_line = sum(map(len, self.held))
         queued = sum(map(len, {id(queue): queue for queue in self.queues}.values()))
         assert not in_line and not queued, f"tuples left over: held={in_line} queued={queued} stage={self.name}"
@@ -324,11 +324,11 @@ class StageAtWork:
 
 
 Ways = dict[int, tuple[StageAtWork, int]]
-"""Position of a stage that one sends to -> the stage, and which of its senders one's first task is."""
+"""Position of a downstream stage -> the stage, and the position of one's first task among its senders."""
 
 
 def passes_one(stages: Sequence[Stage], name: str) -> bool:
-    """Whether at most one tuple of a root reaches this stage, for all that the shape of the model says."""
+    """Whether at most one tuple of a root can reach this stage, by the shape of the model."""
     stage = next((stage for stage in stages if stage.name == name), None)
     if stage is None:
         return True  # the source
@@ -348,7 +348,7 @@ def _seen_by(sender: Sender, grouping: Grouping) -> Grouping:
 
 
 def _queues(model: Model, stage: Stage) -> tuple[list[TaskQueue], list[list[int]]]:
-    """For each task its queue, and the other tasks that draw from it."""
+    """The queue of each task, and the other tasks that draw from it."""
     tasks, queue = range(stage.tasks), stage.queue
     assert queue is not None, "operators have nothing left open"
     places = {
@@ -365,6 +365,6 @@ def _queues(model: Model, stage: Stage) -> tuple[list[TaskQueue], list[list[int]
 
 
 def _informed(grouping: FullKnowledge, model: Model, stage: Stage) -> FullKnowledge:
-    """It knows how fast tasks are as well, slowdowns aside."""
+    """Tell the grouping how fast tasks are as well, without slowdowns."""
     slowness = tuple(1 / model.nodes[model.node_of(stage, task)].speed for task in range(stage.tasks))
     return FullKnowledge(grouping.cumulated, grouping.slowness or slowness)

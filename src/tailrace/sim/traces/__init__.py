@@ -1,1 +1,1 @@
-"""Recorded runs: read, calibrated, and played again."""
+"""Recorded runs: ``run_trace`` reads them, ``calibration`` measures them, ``playback`` simulates them again."""

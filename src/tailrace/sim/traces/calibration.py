@@ -1,15 +1,16 @@
-"""What a recording says of the engine it was made on, and of the tasks that ran on it.
+"""Measures, in a recording, what the engine added to the calls of tuples, and how fast tasks were.
 
-A *hop* is what a tuple needs from the end of its parent's call, or from its due time, until its own begins, if its
-task has nothing else to do. Part of that is the task's own, and is needed between any two calls: reading what has
-come, sending what there is. The rest is the latency of the model's links. What comes on top, because a tuple left with
-the rest of its bundle, or a connection was still being made, is the tuple's own *lag*. What lies between two calls of a
-task that had tuples waiting, because its thread had to wait for a core, say, is a *delay*, and occupies the task as a
-call does. A queue is first come, first served: whatever was run later came later. An *ack* is what lies between the end
-of a tree's last call and the moment at which its ledger knew. A task's *speed* is how long tuples take the others over
-how long equal ones take it.
+- A *hop* is the time from the end of the parent's call, or from the due time of a root, until the tuple's own call
+  begins, if its task has nothing else to do. A part of it belongs to the task and is needed between any two calls, to
+  read arrivals and send results. The rest is the latency of the model's links.
+- A *lag* is what a tuple needs on top of that, because it left with the rest of its bundle or a connection was still
+  being made.
+- A *delay* is the time between two calls of a task that had tuples waiting, for example because its thread waited for a
+  core. It occupies the task as a call does. Queues are first come, first served: a tuple that ran later came later.
+- An *ack* is the time from the end of the last call of a tree until its ledger knew.
+- The *speed* of a task is how long others take for equal tuples over how long it takes itself.
 
-So the choices that were made lead to the latencies that were seen; other choices meet the same calls, lags and delays.
+With these the recorded choices lead to the recorded latencies. Other choices meet the same calls, lags and delays.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from tailrace.sim.traces.run_trace import RunTrace
 from tailrace.sim.traces.stage_units import SENT_BY_SOURCE, Unit, Units, tuples_by_task
 
 FEW = 20
-"""Samples below which a figure says nothing."""
+"""Fewest samples for a figure."""
 
 DIFFERENT = 1.15
-"""How much slower or faster than the others a task must be to count as different: less is chance."""
+"""How much slower or faster than the others a task must be to count as different. Less is taken as chance."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What tuples cost besides their calls; and the speeds of the tasks."""
+    """What tuples cost besides their calls, and the speeds of tasks."""
 
     link_ns: int  # latency of every link
     lags_ns: Sequence[int] = field(repr=False)  # of each tuple
     delays_ns: Sequence[int] = field(repr=False)  # of each tuple
     acks_ns: Sequence[int] = field(repr=False)  # of each root
-    speeds: tuple[tuple[float, ...], ...]  # of each stage, of each task
+    speeds: tuple[tuple[float, ...], ...]  # by stage and task
 
 
 def calibrate(trace: RunTrace, units: Units) -> Costs:
-    """Figures from the recording itself."""
+    """Measure the costs in a recording."""
     ended_ns = [trace.begun_ns[row] + work for row, work in zip(units.rows, units.works_ns, strict=True)]
     sent_ns = _sent_ns(trace, units)
     free_ns = _free_ns(trace, units, ended_ns)
@@ -65,7 +66,7 @@ def calibrate(trace: RunTrace, units: Units) -> Costs:
 def _came_ns(
     trace: RunTrace, units: Units, sent_ns: Sequence[int], free_ns: Sequence[int], link_ns: int, between_ns: int
 ) -> tuple[list[int], list[int]]:
-    """When each tuple came to its task, and what it then had to wait for besides other tuples."""
+    """When each tuple came to its task, and how long it waited there for anything but other tuples."""
     came_ns, delays_ns = [0] * len(units.rows), [0] * len(units.rows)
     for unit in units.stages:
         for numbers in tuples_by_task(trace, units, unit):
@@ -75,7 +76,7 @@ def _came_ns(
                 came = max(sent_ns[number] + link_ns, last_ns + 1)
                 late = max(0, started - max(came, free))
                 delay = late if came < free else min(late, between_ns)
-                if started < trace.begun_ns[units.rows[number]]:  # in a batch, and not the first of it
+                if started < trace.begun_ns[units.rows[number]]:  # in a batch, but not its first tuple
                     delay = 0
                 came_ns[number] = last_ns = came if came < free else came + late - delay
                 delays_ns[number] = delay
@@ -87,12 +88,12 @@ def _middle(samples: list[int]) -> int:
 
 
 def _free_ns(trace: RunTrace, units: Units, ended_ns: Sequence[int]) -> list[int]:
-    """When the task of each tuple had room for it; 0 if it always had."""
+    """When the task of each tuple became free for it; 0 if it was free before."""
     free_ns = [0] * len(units.rows)
     for unit in units.stages:
         slots = unit.operator.concurrency
         for numbers in tuples_by_task(trace, units, unit):
-            running: list[int] = []  # ends of what is under way, as a heap
+            running: list[int] = []  # ends of current executions, as a heap
             last_ns = free = 0
             for number in numbers:
                 full_ns = heappop(running) if len(running) == slots else 0
@@ -104,7 +105,7 @@ def _free_ns(trace: RunTrace, units: Units, ended_ns: Sequence[int]) -> list[int
 
 
 def _sent_ns(trace: RunTrace, units: Units) -> list[int]:
-    """When each tuple left: with the rest of the bundle that it was made of, or when its root was due."""
+    """When each tuple was sent: with the rest of its parent's bundle, or when its root was due."""
     sent_ns = [0 if parent == SENT_BY_SOURCE else units.left_ns[parent] for parent in units.parents]
     for due_ns, family in zip(trace.due_ns, units.roots, strict=True):
         for number in family:
@@ -121,7 +122,7 @@ def _tree(units: Units, family: Sequence[int]) -> Iterator[int]:
 
 
 def _speeds(trace: RunTrace, units: Units, unit: Unit) -> tuple[float, ...]:
-    """By tuples of equal keys that several tasks have run: others may differ for reasons of their own."""
+    """The speeds of tasks, by tuples with equal keys that several tasks have run."""
     by_key: dict[int, list[int]] = defaultdict(list)
     for number in unit.members:
         by_key[trace.keys[units.rows[number]]].append(number)

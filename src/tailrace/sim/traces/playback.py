@@ -1,8 +1,8 @@
-"""A recorded run, played again under other groupings: what would have happened.
+"""Plays a recorded run again under other groupings, to find out what would have happened.
 
-Roots fall due when they did, become the trees that they became, and every call takes as long as it took, corrected by
-the speed of the task that ran it. What the engine added is taken from the recording too: see ``calibration``. Stages
-that are not under study keep every tuple on the task that it was on if their grouping has reasons of its own.
+Roots are due when they were, become the same trees, and each call takes as long as it took, corrected by the speed of
+the task that ran it. What the engine added is taken from the recording too: see ``calibration``. Stages that are not
+studied keep each tuple at its task if their grouping requires it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Given:
 
 @dataclass(frozen=True)
 class AsRecorded:
-    """Every tuple to the task that it was on: its value is that task's number."""
+    """Each tuple goes to the task that ran it, whose number is its value."""
 
     keyed = False
 
@@ -61,7 +61,7 @@ class _Remainders:
 
 @dataclass(frozen=True)
 class ByHash:
-    """What ``fields`` does. A recording has only hashes of keys, and to hash these again would deal them otherwise."""
+    """The same choices as ``fields``. A recording has only hashes of keys; to hash them again would change choices."""
 
     name = "fields"
     keyed = True
@@ -87,7 +87,7 @@ class Playback:
     """
 
     def __init__(self, trace: RunTrace, edges: Sequence[str] = ()) -> None:
-        """``edges`` names the operators whose input is under study; none: all whose tuples may go to any task."""
+        """``edges``: the operators whose inputs are studied; empty: all whose tuples may go to any task."""
         self.trace = trace
         self.units: Units = units_of(trace)
         self.costs: Costs = calibrate(trace, self.units)
@@ -104,7 +104,7 @@ class Playback:
         return [by_name[name] for name in names] or [unit for unit in self.units.stages if _free(unit)]
 
     def recorded(self) -> Report:
-        """What the run itself has seen."""
+        """The report of the run itself."""
         trace = self.trace
         executed = [0] * len(trace.shape.home)
         busy_ns = [0] * len(trace.shape.home)
@@ -129,11 +129,11 @@ class Playback:
 
     @property
     def policy(self) -> str:
-        """What the edges under study were recorded with."""
+        """The groupings that the studied edges were recorded with."""
         return "+".join(sorted({_grouping(unit) for unit in self.studied})) or RECORDED
 
     def play(self, policy: str | None = None, *, seed: int = 0) -> Report:
-        """The run under this policy. None: with the choices that were made, which tells how well the model fits."""
+        """The run under this policy. ``None``: with the recorded choices, which shows how well the model fits."""
         if policy is not None and not self.studied:
             names = ", ".join(unit.operator.name for unit in self.units.stages)
             raise OptionError(f"no tuple may go to any of several tasks: which edge is it about? edge={names}")
@@ -195,7 +195,7 @@ class Playback:
 
     @cached_property
     def _senders(self) -> dict[int, int]:
-        """Number of a source's task -> sender."""
+        """Number of a source task -> sender."""
         return {task: sender for sender, task in enumerate(sorted(set(self.trace.sources)))}
 
     def _forest(self, groupings: Sequence[Grouping]) -> Forest:
@@ -236,7 +236,7 @@ def _free(unit: Unit) -> bool:
 
 
 def _why_fixed(unit: Unit) -> str | None:
-    """Why the tuples of this stage stay where they were; None if they need not."""
+    """Why the tuples of this stage must stay at their tasks; ``None`` if they need not."""
     if unit.operator.concurrency > 1 or unit.operator.role is Role.MAP_BATCH:
         return "its tasks have several tuples under way at once, and no policy has been made for that"
     for edge in unit.inputs:

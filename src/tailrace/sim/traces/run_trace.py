@@ -1,11 +1,11 @@
-"""A recorded run, put together again: its roots, the trees of tuples that they became, and who ran them when.
+"""Puts a recorded run together again: its roots, the trees of their tuples, and which task ran each tuple when.
 
-A child's lineage follows from its parent's, the edge and its index among what its parent became, so trees need no
-pointers: from a root on, whatever is found under the name that it must have is a child. Of a root that was emitted
-several times the incarnation counts that completed. Roots whose trees have gaps are left out, and counted.
+The lineage of a child follows from that of its parent, the edge, and its index among its siblings. Trees therefore need
+no pointers: the children of a tuple are found by the lineages that they must have. If a root was emitted several times,
+the emission that completed counts. Roots whose trees have gaps are left out and counted.
 
-Times of files of one machine share a clock. Between machines the wall's is taken to agree: what they differ by appears
-in the time that tuples take from one to the other, and nowhere else.
+Files of one machine share a clock. The wall clocks of different machines are assumed to agree; if they do not, the
+difference appears as time that tuples take from one machine to the other, and nowhere else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tailrace.metrics.recording import SUFFIX, NotARecording, RecordedFile, read
 from tailrace.topology import Port, Role
 
 GAP = 64
-"""Outputs in a row that may be missing from what a call became, because each could not be sent, say."""
+"""Most outputs of a call that may be missing in a row, for example because they could not be sent."""
 
 RUN_WIDE = ("topology", "job", "workers", "operators", "edges", "splits", "home")
 
@@ -126,7 +126,7 @@ def _shape(header: dict[str, Any]) -> Shape:
 
 
 class _Assembly:
-    """Files on the way to a trace."""
+    """Puts a trace together from the files of a recording."""
 
     def __init__(self, files: list[RecordedFile]) -> None:
         self._files = files
@@ -183,7 +183,7 @@ class _Assembly:
     def _plant(
         self, trace: RunTrace, source: int, lineage: int, named: dict[int, tuple[int, ...]], zero_ns: int
     ) -> bool:
-        """Add the tree of a root, if it is all there."""
+        """Add the tree of a root if it is complete. Returns whether it is."""
         first = len(trace.operators)
         roots: list[int] = []
         growing = [(roots, source, lineage)]
@@ -213,7 +213,7 @@ class _Assembly:
         return False
 
     def _sent(self, edge: EdgeShape, parent: int, named: dict[int, tuple[int, ...]]) -> Iterator[int]:
-        """Names of those tuples that a parent sent along an edge."""
+        """The lineages of the tuples that a parent sent along an edge."""
         start = parent * STEP + edge.salt
         if edge.port is Port.DEAD_LETTERS:
             yield from self._copies(edge, (start + DEAD_LETTER_INDEX * INDEX) & MASK, named)
@@ -234,7 +234,7 @@ class _Assembly:
         return (one for one in names if one in named)
 
     def _silences(self) -> list[tuple[int, int]]:
-        """From the last that was written of a worker that did not leave in order until its successor began."""
+        """Gaps in the recording: from the last record of a worker that died until its successor began."""
         found: list[tuple[int, int]] = []
         for file, shift_ns in zip(self._files, self._shifts_ns, strict=True):
             if not file.ended:

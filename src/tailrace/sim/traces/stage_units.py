@@ -1,7 +1,8 @@
-"""What of a recorded topology is a stage to the simulator: an operator with all that is fused to it.
+"""Finds the stages of a recorded topology for the simulator: each is an operator with all operators fused to it.
 
-Fused operators are called by the task that leads them, with no queue between, so a tuple's work is its own call and
-those of what it became on the way through. What is fused to a source is a stage of its own, because a source is none.
+Fused operators are called by the task that leads them, without a queue in between. The work of a tuple is therefore its
+own call and those of its descendants within the stage. Operators fused to a source are a stage of their own, because a
+source is no stage.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SENT_BY_SOURCE = -1
 
 @dataclass
 class Unit:
-    """A stage, and the tuples that it ran."""
+    """A stage and the tuples that it ran."""
 
     position: int
     operator: OperatorShape
@@ -33,7 +34,7 @@ class Unit:
 
 @dataclass
 class Units:
-    """The stages of a trace, and its tuples as the simulator sees them. A tuple stands for what is fused to it too."""
+    """The stages of a trace, and its tuples as the simulator sees them: each includes what is fused to it."""
 
     stages: list[Unit]
     leaders: list[int]  # of each operator, the one that leads its stage; a source leads only itself
@@ -79,7 +80,7 @@ def tuples_by_task(trace: RunTrace, units: Units, unit: Unit) -> Iterator[list[i
 
 
 def _join_batches(trace: RunTrace, units: Units, unit: Unit) -> None:
-    """A batch begins as one and leaves as one. Its shares follow each other to the nanosecond."""
+    """Tuples of a batch begin and leave together. Their shares of its duration follow each other exactly."""
     for numbers in tuples_by_task(trace, units, unit):
         pairs = [
             (one, other)
@@ -102,7 +103,7 @@ def _leaders(shape: Shape) -> list[int]:
 
 
 class _Planting:
-    """Tree after tree of a trace becomes a tree of tuples."""
+    """Turns the trees of a trace into trees of simulator tuples, one after the other."""
 
     def __init__(self, trace: RunTrace, units: Units, positions: dict[int, int]) -> None:
         self._trace = trace
@@ -137,7 +138,7 @@ class _Planting:
         return self._leads[self._trace.operators[row]]
 
     def _inside(self, row: int) -> Iterator[int]:
-        """A row and what it became within its unit."""
+        """A row and its descendants within the same unit."""
         growing = deque([row])
         while growing:
             row = growing.popleft()
@@ -145,7 +146,7 @@ class _Planting:
             growing += [child for child in self._trace.children[row] if not self._is_led(child)]
 
     def _join_bundles(self, first: int) -> None:
-        """What a bundle leads to leaves when all of it has been run."""
+        """Results of a bundle are sent when all of it has run."""
         units, trace = self._units, self._trace
         bundles: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number in range(first, len(units.rows)):

@@ -1,4 +1,4 @@
-"""When tuples are due. Times are drawn before a simulation starts, so that all policies see the same ones."""
+"""When tuples are due. Times are drawn before a simulation, so that all policies see the same ones."""
 
 from __future__ import annotations
 

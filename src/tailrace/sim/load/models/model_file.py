@@ -1,4 +1,4 @@
-"""A model in TOML. Times are given in s, ms or us by the end of their name; the rest is spelled as in ``Model``."""
+"""Reads models from TOML. The names of times end with their unit, s, ms or us; other names are those of ``Model``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tuples are and how long they take a task of speed 1. Drawn before a simulation, for all policies alike."""
+"""What tuples are, and how long a task of speed 1 takes for them. Drawn before a simulation, for all policies alike."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Workers of a node that send over one link: each with a part of it, first come first served, or by one order for all.
+"""Simulates the workers of a node that share one uplink, in one of three ways.
 
 ``split``: each worker has an equal part of the rate to itself. ``first_come``: one budget, for which workers take
-turns, each in its own order. ``node``: the scheduler picks among the tasks of all, by the words that workers share.
+turns, each with its own order. ``node``: the scheduler picks among the tasks of all workers, by shared words.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def simulate_node(
     most_tuples: int,
     seed: int,
 ) -> SendingResult:
-    """Let tasks that live in these workers send all their tuples over one link of so many bytes a second."""
+    """Simulate tasks of several workers that send over one uplink. ``home``: the worker of each task."""
     workers = max(home) + 1
     if sharing == SPLIT:
         results = []
@@ -77,7 +77,7 @@ class _Node:
         self._links = [NodeUplink(words, places, worker, bytes_per_s, workers) for worker in range(workers)]
 
     def run(self, send_one: Callable[[int], tuple[int, Parcel] | int]) -> SendingResult:
-        """``send_one`` tells what a task has sent, or when to try again."""
+        """Run to the end. ``send_one`` returns the task and what it has sent, or when to try again."""
         latencies_ns: list[list[int]] = [[] for _ in self._tasks]
         now_ns, left = 0, len(self._coming)
         while left:
@@ -133,7 +133,7 @@ class _Node:
 
 
 def _in_order_of_tasks(results: Sequence[SendingResult], home: Sequence[int]) -> SendingResult:
-    """What each worker's simulation says of its tasks."""
+    """The results of several workers, in the order of tasks."""
     own = [iter(zip(one.latencies_ns, one.largest, one.blocked_ns, strict=True)) for one in results]
     latencies_ns, largest, blocked_ns = zip(*(next(own[worker]) for worker in home), strict=True)
     return SendingResult(list(latencies_ns), list(largest), list(blocked_ns))

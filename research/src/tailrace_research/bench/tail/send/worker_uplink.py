@@ -1,10 +1,10 @@
-"""A worker that sends over one link: tasks with bounded outgoing queues, and a scheduler that says who is next.
+"""Simulates a worker that sends over one uplink: tasks with bounded outgoing queues, and a scheduler.
 
-The queues, the order and the link's budget are those of the runtime. A task makes its tuples when they are due, at no
-cost; while it is held back they wait at the task, and their latency goes on. Time passes on the link alone.
+The queues, the order and the uplink budget are those of the runtime. A task makes its tuples when they are due, at no
+cost. While it is held back they wait at the task, and their latency goes on. Only the uplink takes time.
 
-Where ``most_inputs`` says how many may wait at a task, all tuples come from one source, in the order in which they are
-due, and the source waits with all that follows while the next one finds no room.
+If ``most_inputs`` limits how many tuples may wait at a task, all tuples come from one source in the order in which they
+are due, and the source waits with all later tuples while the next one finds no room.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tailrace.policy.send_order.api import SendScheduler
 
 @dataclass(frozen=True)
 class SendingResult:
-    """By task: latencies from due to sent, in the order of sending; the largest backlog; the time held back."""
+    """Results by task: latencies from due to sent, in the order of sending; largest backlog; time held back."""
 
     latencies_ns: list[list[int]]
     largest: list[int]
@@ -41,7 +41,7 @@ class SendingResult:
 
 
 class SendingTask:
-    """Tuples that wait to be made, and the outgoing queue."""
+    """A task with tuples that are due but not made yet, and its outgoing queue."""
 
     def __init__(self, most_tuples: int) -> None:
         self.inputs: deque[int] = deque()  # due times
@@ -50,7 +50,7 @@ class SendingTask:
         self._blocked_since_ns: int | None = None
 
     def work(self, now_ns: int, size: int) -> None:
-        """Make what has come, as far as the queue has room."""
+        """Make the tuples that are due, as long as the queue has room."""
         held_back = self.queue.held_back
         while self.inputs and not held_back:
             self.queue.put(Parcel(0, self.inputs.popleft(), 1, size, now_ns))
@@ -72,7 +72,7 @@ def simulate_sending(
     rng: Random,
     most_inputs: int | None = None,
 ) -> SendingResult:
-    """Let tasks whose tuples are due at these times send all of them, each of so many bytes."""
+    """Simulate tasks that send over one uplink. ``due_ns``: the times at which the tuples of each task are due."""
     if not any(due_ns):
         raise OptionError(f"nothing would ever be sent: tasks={len(due_ns)}: is any list of due times not empty?")
     budget = UplinkBudget(bytes_per_s)
@@ -91,7 +91,7 @@ def simulate_sending(
                 latencies_ns[picked[0]].append(now_ns - picked[1].payload)
                 left -= 1
             if picked is not None or scheduler.interval_ns is None:
-                budget.spend(size, now_ns)  # a turn that is wasted takes as long as one that is not
+                budget.spend(size, now_ns)  # a wasted turn takes as long as any other
                 continue
         now_ns = _next_ns(now_ns, budget, coming, order)
     order.validate()
@@ -101,7 +101,7 @@ def simulate_sending(
 def feed(
     coming: deque[tuple[int, int]], tasks: Sequence[SendingTask], now_ns: int, size: int, most_inputs: int | None
 ) -> None:
-    """Bring tasks what is due, and let them work."""
+    """Give tasks their due tuples, and let them work."""
     for task in tasks:
         task.work(now_ns, size)
     while coming and coming[0][0] <= now_ns:
@@ -113,7 +113,7 @@ def feed(
 
 
 def _next_ns(now_ns: int, budget: UplinkBudget, coming: deque[tuple[int, int]], order: SendOrder) -> int:
-    """When something happens next: a tuple is due, the link is free, or the scheduler decides again."""
+    """The next time at which a tuple is due, the uplink is free, or the scheduler decides again."""
     times_ns = [coming[0][0]] if coming and coming[0][0] > now_ns else []
     if budget.free_ns > now_ns:
         times_ns.append(budget.free_ns)
