@@ -12,7 +12,7 @@ LONGEST = 200
 
 
 def misfit(function: Callable[..., Any], arguments: int) -> str | None:
-    """The signature of a function if it cannot take so many positional arguments.
+    """The signature of a function if it cannot take this number of positional arguments.
 
     ``None`` if it can, or if it has no signature, like many builtins.
     """

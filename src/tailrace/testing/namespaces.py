@@ -58,7 +58,7 @@ class Machine:
 
 
 class Namespaces:
-    """A context with so many machines on one network with the host. It removes them all at its end."""
+    """A context with ``machines`` machines on one network with the host. It removes them all at its end."""
 
     def __init__(self, machines: int) -> None:
         mark, net = os.getpid() % 10_000, f"10.213.{os.getpid() % 250}"

@@ -251,7 +251,7 @@ class Osg:
     tolerance: float = 0.05
     epsilon: float = 0.05
     delta: float = 0.1
-    seed: int = 0  # of the hash functions, which both halves must share
+    seed: int = 0  # of the hash functions, which senders and tasks must share
     pooled: bool = False
     idle_counts: bool = True
     resync: bool = True

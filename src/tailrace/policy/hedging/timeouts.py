@@ -37,11 +37,11 @@ class Pending:
         return not any(self._waiting[:MOST_HEDGES])
 
     def since_ns(self, hedges: int) -> float:
-        """Time of the oldest newest emission among roots with so many hedges; ``UNSEEN`` if there are none."""
+        """The oldest last emission among roots with ``hedges`` hedges; ``UNSEEN`` if there are none."""
         return next(iter(self._waiting[hedges].values()), UNSEEN)
 
     def hedge(self, hedges: int, now_ns: int) -> int:
-        """Give one more hedge to the root that has waited longest among those with so many. Returns the root."""
+        """Give one more hedge to the root that has waited longest among those with ``hedges``. Returns the root."""
         waiting = self._waiting[hedges]
         root = next(iter(waiting))
         self._emitted.setdefault(root, waiting.pop(root))

@@ -21,7 +21,7 @@ def bisect(blocks: BlockGraph, factor: float, starts: int | None = None) -> list
     """The node of each block. A part is balanced if its share of the weight differs from its target by less than
     ``factor``.
 
-    With ``starts``, only about so many blocks of each part are tried as a start; to try all takes quadratic time.
+    With ``starts``, only about this number of blocks of each part is tried as a start; to try all takes quadratic time.
     """
     node_of = [0] * len(blocks)
     parts: list[tuple[Sequence[int], Sequence[int]]] = [(range(len(blocks)), blocks.usable)]

@@ -31,7 +31,7 @@ BISECTED = 32
 """Starts of a bisection whose result is only a first placement. With all of them it took most of the time."""
 
 FINEST = 64
-"""Up to so many blocks are placed without consolidation, however few nodes there are."""
+"""Up to this number of blocks, none are consolidated, however few nodes there are."""
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def lbf(interval_ms: float | None = None) -> LargestBacklogFirst:
     if not is_number(interval_ms) or not MILLISECOND_NS <= interval_ms * MILLISECOND_NS < MOST_INTERVAL_NS:
         raise OptionError(
             f"a scheduling interval is a number of milliseconds, from 1 to below {MOST_INTERVAL_NS // MILLISECOND_NS}: "
-            f"interval_ms={shorten(interval_ms)}: did you mean lbf(), which decides anew for every turn?"
+            f"interval_ms={shorten(interval_ms)}: did you mean lbf(), which decides at every turn?"
         )
     return LargestBacklogFirst(round(interval_ms * MILLISECOND_NS))
 

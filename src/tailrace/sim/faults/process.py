@@ -558,7 +558,7 @@ class SimWorker:
             self.core.sightings.came(bundles)
             task.receive(bundles)
             if task.tap is not None:
-                self.wake_all(task.tap.sharing)  # whoever gets there first
+                self.wake_all(task.tap.sharing)
         self.wake(task)
 
     def on_acks(self, task: Task, folds: tuple[Fold, Fold, Fold]) -> None:

@@ -224,7 +224,7 @@ class Watch:
                 again
                 or not process.alive
                 or process.stopped_until_ns > heard_ns
-                or self._somebody_waited_since(heard_ns)
+                or self._a_task_waited_since(heard_ns)
                 or self._may_stand_in_line(process, task)
             ):
                 return
@@ -234,7 +234,7 @@ class Watch:
 
         engine.after(REEMIT_NS, look)
 
-    def _somebody_waited_since(self, heard_ns: int) -> bool:
+    def _a_task_waited_since(self, heard_ns: int) -> bool:
         """Whether some task was held back since then: sources may then emit later."""
         bounds = self._cluster.bounds
         return bounds is not None and bounds.waited_until_ns >= heard_ns

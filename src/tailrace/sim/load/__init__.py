@@ -2,5 +2,5 @@
 
 ``simulate`` runs a model (``models``): it draws a ``forest`` of roots and their tuples, lets stages (``stage``) with
 the same policy objects as in a run handle them, and returns a ``report``. ``hedging`` drives hedging rules, ``network``
-and ``sending`` are links and uplinks, ``comparison`` shows reports side by side.
+has the links, ``comparison`` shows reports side by side.
 """

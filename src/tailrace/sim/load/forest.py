@@ -114,7 +114,7 @@ def grow(model: Model, seed: int) -> Forest:
             end = _attach(roots if name == SOURCE else children, members[name], counts, end)
         members[stage.name] = range(begin, end)
         if stage.service is None:
-            raise OptionError(f"nobody says how long tuples take: stage={stage.name}: did you forget its service?")
+            raise OptionError(f"a stage has no service: stage={stage.name}: how long do its tuples take?")
         label = f"{seed} service {stage.name}" if position else f"{seed} service"
         drawn = stage.service.draw(end - begin, Random(label))
         first_ns, *others_ns = _stalled(drawn[1], stage, seed)

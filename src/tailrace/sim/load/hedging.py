@@ -20,7 +20,7 @@ OBSERVE_EVERY_NS = 100 * MILLISECOND_NS
 WINDOW = 10
 """Observations over which utilisation is measured: a second."""
 
-NOBODY = -1
+ALL_SENDERS = -1
 NEVER = 1 << 63
 
 Busy = Callable[[], Sequence[tuple[int, int]]]
@@ -55,7 +55,7 @@ class Hedging:
         self.emit = emit
         self.busy = busy
         self.observations.append((self.agenda.now_ns, busy()))
-        self.agenda.push(self.agenda.now_ns + OBSERVE_EVERY_NS, WAKE, self, NOBODY, 0, None)
+        self.agenda.push(self.agenda.now_ns + OBSERVE_EVERY_NS, WAKE, self, ALL_SENDERS, 0, None)
 
     # -- events
 
@@ -92,7 +92,7 @@ class Hedging:
     # -- decisions
 
     def wake(self, sender: int) -> None:
-        if sender == NOBODY:
+        if sender == ALL_SENDERS:
             self.observe()
         elif self.armed_ns[sender] <= self.agenda.now_ns:
             self.armed_ns[sender] = NEVER
@@ -110,7 +110,7 @@ class Hedging:
             hedger.observed(load, now_ns)
             self.touched[sender] = None
         if len(self.roots.latencies_ns) < self.roots.count:
-            self.agenda.push(now_ns + OBSERVE_EVERY_NS, WAKE, self, NOBODY, 0, None)
+            self.agenda.push(now_ns + OBSERVE_EVERY_NS, WAKE, self, ALL_SENDERS, 0, None)
 
     def load(self, utilisation: float) -> Load:
         """What all tasks have done since the last report."""

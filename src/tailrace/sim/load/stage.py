@@ -161,9 +161,9 @@ class StageAtWork:
         if released:
             attached = dict(half.attached)
             half.attached.clear()
-            line = self.held[sender]
+            held = self.held[sender]
             for position, choice in enumerate(released):
-                index, incarnation = line.popleft()
+                index, incarnation = held.popleft()
                 self.send(index, incarnation, sender, choice, attached.get(position))
         if half.outbox:
             self.post_from_sender(sender, half)
@@ -314,9 +314,9 @@ class StageAtWork:
 
     def validate(self) -> None:
         """Raise ``AssertionError`` if something was lost or doubled."""
-        in_line = sum(map(len, self.held))
+        held = sum(map(len, self.held))
         queued = sum(map(len, {id(queue): queue for queue in self.queues}.values()))
-        assert not in_line and not queued, f"tuples left over: held={in_line} queued={queued} stage={self.name}"
+        assert not held and not queued, f"tuples left over: held={held} queued={queued} stage={self.name}"
         assert set(self.began_ns) == {IDLE}, f"a task never ended: stage={self.name}"
 
     def report(self) -> StageReport:

@@ -93,7 +93,7 @@ def test_an_interval_that_is_none(interval_ms: float) -> None:
         lbf(interval_ms)
     assert str(caught.value) == (
         f"a scheduling interval is a number of milliseconds, from 1 to below 10000: interval_ms={interval_ms!r}: "
-        "did you mean lbf(), which decides anew for every turn?"
+        "did you mean lbf(), which decides at every turn?"
     )
 
 

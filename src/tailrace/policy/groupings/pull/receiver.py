@@ -207,7 +207,7 @@ class PullReceiver(Receiver):
         return 1 + min(MAX_AHEAD, 1 + int(idle_ns / max(1.0, call_ns)))
 
     def _give_standing(self, room: int) -> None:
-        """Standing credits for so many tuples of each sender. They are given in batches, unless a sender has none."""
+        """Give each sender standing credits for ``room`` tuples, in batches unless the sender has none."""
         for sender in self._senders:
             if self._coming[sender] or self._revoking[sender]:
                 continue

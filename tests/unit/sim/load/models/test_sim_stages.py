@@ -106,7 +106,7 @@ def test_what_is_wrong_with_stages_is_said(stages: Any, text: str) -> None:
 
 
 def test_a_stage_without_a_service() -> None:
-    with pytest.raises(OptionError, match="nobody says how long tuples take: stage=b: did you forget its service"):
+    with pytest.raises(OptionError, match="a stage has no service: stage=b: how long do its tuples take"):
         simulate(Model(Paced(load=0.5), stages=(Stage("a", Constant(1)), Stage("b"))))
 
 
