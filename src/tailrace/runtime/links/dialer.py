@@ -61,8 +61,8 @@ class Dialer:
         say_no_ring: Callable[[str], None],
         say_unreachable: Callable[[int, str], None],
     ) -> None:
-        self.rings_of: str | None = None  # the job that rings are named after; None: none are offered
-        self.patience_s = TIMEOUT_S  # after so long without an answer a connection is cut
+        self.ring_job: str | None = None  # the job that rings are named after; None: none are offered
+        self.timeout_s = TIMEOUT_S  # after so long without an answer a connection is cut
         self._own = {"role": "link", "worker": worker, "epoch": epoch}
         self._host = host
         self._secret = secret
@@ -95,7 +95,7 @@ class Dialer:
         now_s = time.monotonic()
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
-            self._watch.end_those_that_stand_still(self.patience_s)
+            self._watch.end_those_that_stand_still(self.timeout_s)
 
     def close(self) -> None:
         self._closed.set()
@@ -186,7 +186,7 @@ class Dialer:
         return self._over_tcp(member, link, contact)
 
     def _over_tcp(self, member: Member, link: OutLink, contact: Contact) -> Channel:
-        keep_alive(contact.connection, self.patience_s)
+        keep_alive(contact.connection, self.timeout_s)
         self._watch.add(link.worker, member.epoch, contact.connection)
         return Channel(contact.connection, seals=contact.link_seals)
 
@@ -194,10 +194,10 @@ class Dialer:
         return dial(member.address, self._secret, {**self._own, "to_epoch": member.epoch, **hello})
 
     def _offer(self, kind: str) -> RingPart | None:
-        if self.rings_of is None:
+        if self.ring_job is None:
             return None
         try:
-            return offer_ring(self.rings_of, kind)
+            return offer_ring(self.ring_job, kind)
         except SegmentError as error:
             self._say_no_ring(str(error))
             return None
