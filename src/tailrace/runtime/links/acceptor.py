@@ -1,8 +1,8 @@
-"""Takes in connections for as long as its listener is open, whatever happens to some of them.
+"""Accepts connections for as long as its listener is open, whatever happens to some of them.
 
-Strangers may connect: to say nothing, to say it slowly, or so often that there are no files or threads left. So a
-handshake has a deadline as a whole; only so many are under way at once, of which the oldest has to go when another one
-comes; and a moment without files or threads passes.
+Strangers may connect: to say nothing, to say it slowly, or so often that files or threads run out. Therefore a whole
+handshake has a deadline; the number of handshakes under way is limited, and the oldest has to go when one more comes;
+and running out of files or threads is waited out.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ from collections.abc import Callable
 from tailrace.runtime.links.auth import TIMEOUT_S, close_listener
 
 MOST = 256
-"""Handshakes under way. One takes milliseconds; as many workers may start at once, or links be dialed."""
+"""Handshakes under way. One takes milliseconds, and as many workers may start at once, or links be dialed."""
 
 BREATH_S = 0.05
-"""How long to wait when there are no files or threads left."""
+"""How long to wait when no files or threads are left."""
 
 LOOK_S = 0.5
 """How often to look for handshakes that take too long."""
 
 Serve = Callable[[], None]
-"""What comes after a handshake."""
+"""What to do after a handshake."""
 
 
 class Acceptor:
-    """``greet`` does the handshake, in a thread of its own. It returns what is to be done afterwards in that thread, or
-    None, and closes the connection if it is of no use."""
+    """Calls ``greet`` for each connection, in a thread of its own, to do the handshake.
+
+    It returns what to do afterwards in that thread, or None, and closes the connection if it is of no use.
+    """
 
     def __init__(self, listener: socket.socket, greet: Callable[[socket.socket], Serve | None], name: str) -> None:
         self._listener = listener
@@ -53,7 +55,7 @@ class Acceptor:
                 connection, _ = self._listener.accept()
             except TimeoutError:
                 self._hang_up(MOST)
-            except OSError:  # no files left, or a peer that has left already
+            except OSError:  # no files left, or the peer has left already
                 time.sleep(BREATH_S)
             else:
                 self._hang_up(MOST - 1)
@@ -63,13 +65,13 @@ class Acceptor:
         with self._lock:
             self._under_way[connection] = time.monotonic()
         try:
-            threading.Thread(target=self._welcome, args=(connection,), name=self._name, daemon=True).start()
+            threading.Thread(target=self._shake_hands, args=(connection,), name=self._name, daemon=True).start()
         except RuntimeError:  # no threads left
             self._done(connection)
             connection.close()
             time.sleep(BREATH_S)
 
-    def _welcome(self, connection: socket.socket) -> None:
+    def _shake_hands(self, connection: socket.socket) -> None:
         try:
             serve = self._greet(connection)
         finally:
@@ -82,7 +84,7 @@ class Acceptor:
             self._under_way.pop(connection, None)
 
     def _hang_up(self, most: int) -> None:
-        """On those that take too long, and the oldest of those that are too many. Their threads then close them."""
+        """End handshakes that take too long, and the oldest while there are too many. Their threads then close them."""
         with self._lock:
             for connection, since_s in list(self._under_way.items()):
                 if len(self._under_way) <= most and time.monotonic() - since_s < TIMEOUT_S:
@@ -91,4 +93,4 @@ class Acceptor:
                 try:
                     connection.shutdown(socket.SHUT_RDWR)
                 except OSError:
-                    pass  # its peer was faster
+                    pass  # the peer has ended it already

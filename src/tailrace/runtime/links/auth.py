@@ -1,10 +1,10 @@
 """Both sides of every connection prove that they know the run's secret before anything else is said.
 
 Each sends a fresh random challenge and answers the other's with a keyed hash over both challenges and its own role,
-so that an answer can be neither replayed nor reflected. The bytes are of fixed size until both are convinced. What
-follows carries seals, so that one on the way who relays the answers can add nothing: the hello and the reply to it, all
-that worker and coordinator say, and all frames of links that leave the machine. It is not encrypted: the secret keeps
-strangers out, it does not hide tuples from who can read the network.
+so that an answer can be neither replayed nor reflected. The bytes are of fixed size until both are convinced.
+Everything after that carries seals, so that an attacker who relays the answers can add nothing: the hello and its
+reply, all messages between worker and coordinator, and all frames of links that leave the machine. It is not encrypted:
+the secret keeps strangers out, it does not hide tuples from those who can read the network.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ CHALLENGE = 32
 DIGEST = 32
 MAX_HELLO = 4096
 GREETING = b"greeting"
-"""Sealed with a hello and a reply, which no frame begins with."""
+"""Part of the seal of a hello and of a reply. No frame begins with it, so none can pass for either."""
 
 TIMEOUT_S = 5.0
-"""For a whole handshake. It needs two round trips and no thought."""
+"""For a whole handshake, which needs two round trips and hardly any computing."""
 
 
 def new_secret() -> bytes:
@@ -47,57 +47,57 @@ class Contact:
 
     connection: socket.socket
     seals: Seals
-    near: bool  # it does not leave this machine, as both ends see it
+    same_machine: bool  # both ends agree that it does not leave this machine
     said: dict[str, Any]  # the peer's hello, or its reply to ours
 
     @property
     def link_seals(self) -> Seals | None:
-        """For frames of a link. Within a machine they need none: who can change them there can do anything."""
-        return None if self.near else self.seals
+        """For the frames of a link. Within a machine there are none: who can change frames there can do anything."""
+        return None if self.same_machine else self.seals
 
 
 def dial(address: tuple[str, int], secret: bytes, hello: dict[str, Any]) -> Contact:
-    """Connect, authenticate, say who we are. Raises ProtocolError if refused and OSError if nobody answers."""
+    """Connect, authenticate, send the hello. Raises ProtocolError if refused, and OSError if there is no answer."""
     connection = socket.create_connection(address, timeout=TIMEOUT_S)
     try:
         tune(connection)
-        near = stays_here(connection)
+        same_machine = stays_here(connection)
         seals = _prove_as_dialer(connection, secret)
-        _send_json(connection, seals.sending, {**hello, "near": near})
+        _send_json(connection, seals.sending, {**hello, "near": same_machine})
         reply = _receive_json(connection, seals.receiving)
         if not reply.get("ok"):
             raise Refused(f"refused by {address[0]}:{address[1]}: {reply.get('why')}")
     except BaseException:
         connection.close()
         raise
-    return Contact(connection, seals, near, reply)
+    return Contact(connection, seals, same_machine, reply)
 
 
 def accept(connection: socket.socket, secret: bytes) -> Contact:
-    """The other side. ``answer`` must follow. Closes the connection if it is no peer."""
+    """The acceptor's side of ``dial``. ``answer`` must follow. Raises, and closes the connection, if it is no peer."""
     try:
         connection.settimeout(TIMEOUT_S)
         tune(connection)
         seals = _prove_as_acceptor(connection, secret)
         hello = _receive_json(connection, seals.receiving)
-        near = hello.pop("near", False) is True
-        if near and not stays_here(connection):
+        same_machine = hello.pop("near", False) is True
+        if same_machine and not stays_here(connection):
             raise ProtocolError("a peer elsewhere takes this for a connection within its machine; who relays it?")
-        return Contact(connection, seals, near, hello)
+        return Contact(connection, seals, same_machine, hello)
     except BaseException:
         connection.close()
         raise
 
 
 def answer(contact: Contact, why_not: str | None, **more: Any) -> None:
-    """Take the peer in, or say why not and hang up."""
+    """Admit the peer, or tell it why not and close the connection."""
     _send_json(contact.connection, contact.seals.sending, {"ok": why_not is None, "why": why_not, **more})
     if why_not is not None:
         contact.connection.close()
 
 
 def stays_here(connection: socket.socket) -> bool:
-    """Whether both ends are on this machine: on loopback, or at one address, which nobody else can send from."""
+    """Whether both ends are on this machine: on loopback, or at one address, which no other machine can send from."""
     if connection.family not in (socket.AF_INET, socket.AF_INET6):
         return True
     own, peer = connection.getsockname()[0], connection.getpeername()[0]
@@ -157,7 +157,7 @@ def receive_exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def close_listener(listener: socket.socket) -> None:
-    """Closing alone does not wake the thread that accepts."""
+    """Close it, and wake the thread that accepts, which closing alone does not."""
     try:
         listener.shutdown(socket.SHUT_RDWR)
     except OSError:
@@ -166,7 +166,7 @@ def close_listener(listener: socket.socket) -> None:
 
 
 BUFFER_BYTES = 128 << 10
-"""Of the kernel, on each side of a link: what is queued there is latency, and no policy can reorder it."""
+"""The kernel's buffers on each side of a link. Bytes that wait there are latency, and no policy can reorder them."""
 
 
 def tune(connection: socket.socket) -> None:

@@ -1,7 +1,7 @@
-"""What a worker shall not run any more, as other workers tell it, on a connection from each source task.
+"""Emissions that a worker shall run no more of, as sources in other workers announce them, each on a connection.
 
-A thread each reads them: runners may be in the middle of a long call, which what is cancelled waits behind. If a
-connection breaks nothing is lost that anybody waits for.
+A thread reads each connection, because runners may be in a long call, with cancelled tuples queued behind it. If a
+connection breaks nothing is lost that needs recovery.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ RECEIVE_BYTES = 4096
 
 
 class Cancellations:
-    """Of one worker. Any thread may cancel; all tasks look into ``emissions``."""
+    """The cancelled emissions of one worker. Any thread may cancel; all tasks look into ``emissions``."""
 
     def __init__(self) -> None:
         self.emissions = CancelledEmissions()
         self._lock = threading.Lock()
-        self._lines: set[socket.socket] = set()
+        self._connections: set[socket.socket] = set()
 
     def cancel(self, emissions: Sequence[int]) -> None:
         with self._lock:
             self.emissions.add(emissions)
 
     def listen(self, connection: socket.socket, seals: Seals | None) -> None:
-        """Returns when the connection ends."""
+        """Process what comes on a connection. Returns when it ends."""
         connection.settimeout(None)
-        self._lines.add(connection)
+        self._connections.add(connection)
         reader = FrameReader(seal=None if seals is None else seals.receiving)
         sequence = LinkSequence()
         try:
@@ -45,13 +45,13 @@ class Cancellations:
                     self.cancel(decode_numbers(payload))
         except (OSError, ProtocolError):
             pass
-        self._lines.discard(connection)
+        self._connections.discard(connection)
         connection.close()
 
     def close(self) -> None:
-        """Let the threads go: Spark may go on using this process."""
-        for line in tuple(self._lines):
+        """End the threads: Spark may go on using this process."""
+        for connection in tuple(self._connections):
             try:
-                line.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass

@@ -1,10 +1,10 @@
 """A channel is what a link's bytes travel through: a TCP connection, or a ring in shared memory beside one.
 
-The dialer offers a ring along with its hello; whoever can map it is on the same machine, and takes it. Both names,
-of the segment and of its bell, are gone from the file system before the first frame. The connection stays: its end is
-the peer's end, and it tells a producer that waits that there is room again. A consumer that waits is told by the
-bell, a pipe, since a runner waits for many things at once and only files can be waited for together; waking through
-a pipe takes as long as through a futex, and half as long as through TCP.
+The dialer offers a ring along with its hello; an acceptor that can map it is on the same machine, and takes it. Both
+names, of the segment and of its bell, are gone from the file system before the first frame. The connection stays: its
+end is the peer's end, and a byte on it tells a waiting producer that there is room again. A waiting consumer is told by
+the bell, a pipe, since an event loop waits for many things at once and only files can be waited for together; waking
+through a pipe takes as long as through a futex, and half as long as through TCP.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tailrace.runtime.links.frames import check_size, frame
 from tailrace.runtime.links.seals import Seal, Seals
 
 RING_BYTES = {"bundles": 256 << 10, "acks": 64 << 10, "feedback": 64 << 10, "queue": 1 << 20}
-"""By kind of link. A receiver that keeps up needs little, and what waits in a ring is latency. The queue of a node is
-all that its tasks have."""
+"""By kind of link. A receiver that keeps up needs little, and bytes that wait in a ring are latency. The queue of a
+node is larger: it is the only queue that its tasks have."""
 
 SHAPES = {"queue": layout.SHARED}
-"""Kinds that many write to and many read from."""
+"""Kinds with many writers and many readers."""
 
 BELL = ".bell"
-MORE = 0x100  # beside a frame's kind: it goes on in the next record
+MORE = 0x100  # a flag beside a frame's kind: the frame goes on in the next record
 KIND_MASK = 0xFF
 RING_A_BELL = b"\0"
 
@@ -48,7 +48,7 @@ class RingPart:
         return self.segment.capacity // 4 - layout.RECORD_BYTES
 
     def withdraw(self) -> None:
-        """Nobody else can map it from now on."""
+        """Remove its names: no further process can map it."""
         self.segment.unlink()
         Path(f"{self.segment.path}{BELL}").unlink(missing_ok=True)
 
@@ -58,7 +58,7 @@ class RingPart:
 
 
 def offer_ring(run: str, kind: str) -> RingPart:
-    """Raises SegmentError where there are none."""
+    """Make a ring for a link of this kind. Raises SegmentError where there is no shared memory."""
     why_not = why_unavailable()
     if why_not is not None:
         raise SegmentError(why_not)
@@ -75,7 +75,7 @@ def offer_ring(run: str, kind: str) -> RingPart:
 
 
 def take_ring(name: object, nonce: object, kind: str = "bundles") -> RingPart:
-    """The ring that a peer offers. Raises SegmentError if we cannot have it, on another machine for example."""
+    """Map the ring that a peer offers. Raises SegmentError if that is impossible, as on another machine."""
     why_not = why_unavailable()
     if why_not is not None:
         raise SegmentError(why_not)
@@ -95,7 +95,7 @@ class Channel:
 
     connection: socket.socket
     ring: RingPart | None = None
-    seals: Seals | None = None  # of frames that go through the connection
+    seals: Seals | None = None  # for frames that go through the connection
 
     def close(self) -> None:
         self.connection.close()
@@ -104,14 +104,14 @@ class Channel:
 
 
 class ChannelWriter(Protocol):
-    """The sending end. Whatever it raises as OSError means that the peer is gone."""
+    """The sending end. An OSError from any method means that the peer is gone."""
 
     connection: socket.socket
-    pending: bool  # something given has not left yet
-    wants_writable: bool  # and leaves when the connection can take more
+    pending: bool  # something written has not left yet
+    wants_writable: bool  # it leaves when the connection can take more
 
     def write(self, kind: int, payload: bytes, urgent: bool = False) -> None:
-        """Send a frame, or begin to. Nothing may be pending. Urgent: the reader is woken, whether it asked or not."""
+        """Send a frame, or begin to. Nothing may be pending. Urgent: signal the reader even if it did not ask."""
         ...
 
     def push(self) -> None:
@@ -155,7 +155,7 @@ class SocketWriter:
         self.pending = self.wants_writable = bool(self._unsent)
 
     def on_readable(self) -> None:
-        raise ConnectionResetError  # nobody ever sends on this direction: it is the end
+        raise ConnectionResetError  # peers never send in this direction: it is the end
 
     def close(self) -> None:
         self.connection.close()
@@ -199,7 +199,7 @@ class RingWriter:
             result = self._core.write(self._kind if last else self._kind | MORE, piece)
             if result == layout.NONE:
                 if self._core.want_room(len(piece), layout.MODE_BELL):
-                    return  # the connection will tell
+                    return  # a byte on the connection will tell
                 continue
             if result < 0:
                 raise OSError(errno.EPIPE, "the ring is closed")

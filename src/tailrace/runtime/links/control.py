@@ -20,12 +20,12 @@ from tailrace.runtime.links.frames import MESSAGE, FrameReader, encode, frame
 from tailrace.runtime.links.seals import Seals
 
 A_COPY = "a copy of it is at work"
-"""Why a second process for one epoch is refused."""
+"""Why a second process for the same epoch is refused."""
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """What a host hands to a new process, by a way that others cannot read."""
+    """What a host hands to a new worker process, in a way that others cannot read."""
 
     address: Address  # the coordinator's
     secret: bytes = field(repr=False)
@@ -35,7 +35,7 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker must know before it can open tasks."""
+    """What a worker must know before it can open its tasks."""
 
     plan: bytes  # pickled by value
     options: Any
@@ -51,7 +51,7 @@ class Ping:
 
 @dataclass(frozen=True)
 class Metrics:
-    """What a worker's tasks have counted."""
+    """Snapshots of the counters of a worker's tasks."""
 
     snapshots: list[TaskSnapshot]
     cpu_seconds: float
@@ -59,7 +59,7 @@ class Metrics:
 
 @dataclass(frozen=True)
 class LogLine:
-    """Something that user code printed or logged."""
+    """A line that user code printed or logged."""
 
     label: str  # operator/task, or empty
     level: int  # of ``logging``; 0 for what was printed
@@ -75,7 +75,7 @@ class Logs:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that the user should hear once in a run, however many workers notice it."""
+    """A message to the user, shown once per topic in a run, however many workers send it."""
 
     topic: str
     text: str
@@ -83,7 +83,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Opening:
-    """A task is being opened, and that takes long."""
+    """Opening a task takes long."""
 
     label: str  # operator/task
     seconds: float
@@ -107,13 +107,13 @@ class SinkReply:
 
 
 SEND_TIMEOUT_S = 2
-"""A peer that takes in nothing for so long, with its buffers full, is as good as gone."""
+"""A peer that reads nothing for so long, with full buffers, counts as gone."""
 
 
 class ControlConnection:
-    """One end. Any thread may send, and gets an OSError once the connection is gone; one receives.
+    """One end. Any thread may ``send``, which raises OSError once the connection is gone; one thread receives.
 
-    A message that cannot be pickled, or is too large for a frame, raises in ``send`` and breaks nothing.
+    A message that cannot be pickled, or is too large for a frame, raises in ``send``; the connection stays usable.
     """
 
     def __init__(self, connection: socket.socket, seals: Seals) -> None:
@@ -125,10 +125,10 @@ class ControlConnection:
         self._sequence = LinkSequence()
         self._lock = threading.Lock()
         self._number = 0
-        self.arrived_ns = system_clock()  # when bytes last came, whole messages or not
+        self.arrived_ns = system_clock()  # when bytes last arrived, whole messages or not
 
     def wait_for_peer(self, timeout_s: float) -> None:
-        """How long ``send`` waits for a peer that takes in nothing, before it fails."""
+        """Set how long ``send`` waits for a peer that reads nothing, before it fails."""
         timeout = struct.pack("ll", int(timeout_s), int(timeout_s % 1 * 1e6))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
 
@@ -136,11 +136,11 @@ class ControlConnection:
         payload = encode(message)
         with self._lock:
             framed = frame(MESSAGE, self._number + 1, payload, self._seal)
-            self._number += 1  # not for a message that is too large: the next one must be the next
+            self._number += 1  # only here: a message that is too large must leave no gap
             self._socket.sendall(framed)
 
     def receive(self) -> Iterator[Any]:
-        """Messages until the connection ends. Raises ProtocolError on what is none."""
+        """Yield messages until the connection ends. Raises ProtocolError on anything else."""
         while True:
             try:
                 data = self._socket.recv(1 << 18)
@@ -156,8 +156,8 @@ class ControlConnection:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to read that its thread has not got to yet."""
-        poll = select.poll()  # select() knows no file above 1023
+        """Whether bytes have arrived that the receiving thread has not read yet."""
+        poll = select.poll()  # select() cannot watch files above 1023
         try:
             poll.register(self._socket, select.POLLIN)
             return bool(poll.poll(0))

@@ -1,8 +1,8 @@
-"""Dialing: how a worker gets connections to others, through shared memory where both are on one machine.
+"""Makes a worker's connections to others, with a ring in shared memory where both are on one machine.
 
-Dialing may take long, so it is done in the background. A worker that was not reached is tried again and again by one
-thread, less and less often, while all other links to it wait for that one: else they would keep all dialers from those
-who can be reached. If it lasts the user is told.
+Dialing may take long, so it is done in the background. A worker that cannot be reached is dialed again and again by one
+thread, less and less often, while all other links to it wait for that one: otherwise they would occupy all dialing
+threads. If it lasts, the user is told.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from tailrace.runtime.links.link_watch import LinkWatch, keep_alive
 DIALERS = 8
 RETRY_S = 0.05
 LONGEST_RETRY_S = 1.0
-"""Between two tries of one who is not reached. After a cut is mended this is how long it takes to notice."""
+"""Between two attempts to reach a worker: at first, and at most. It takes as long to notice that a cut is mended."""
 
 SAY_AFTER_S = 4.0
 SAY_AGAIN_S = 300.0
-"""How long somebody has not been reached before the user is told, and until they are told again."""
+"""How long a worker cannot be reached before the user is told, and until the user is told again."""
 
 LOOK_S = 1.0
-"""Between two looks at all connections, which take a microsecond or two each."""
+"""Between two looks at all connections. A look at one takes a microsecond or two."""
 
 Done = Callable[[Channel | None], None]
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _Request:
     """A link that wants a connection."""
 
     link: OutLink
@@ -46,10 +46,10 @@ class _Wish:
 
 
 class Dialer:
-    """Of one epoch of a worker.
+    """Dials for one epoch of a worker.
 
-    ``say_no_ring`` is told why shared memory is not used where it could be, and ``say_unreachable`` which worker cannot
-    be reached, and why.
+    ``say_no_ring`` gets the reason if shared memory is not used where it could be; ``say_unreachable`` gets a
+    worker that cannot be reached, and why.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Dialer:
         say_no_ring: Callable[[str], None],
         say_unreachable: Callable[[int, str], None],
     ) -> None:
-        self.ring_job: str | None = None  # the job that rings are named after; None: none are offered
-        self.timeout_s = TIMEOUT_S  # after so long without an answer a connection is cut
+        self.ring_job: str | None = None  # the job that rings are named after; None: offer no rings
+        self.timeout_s = TIMEOUT_S  # after so long without an answer a connection counts as cut
         self._own = {"role": "link", "worker": worker, "epoch": epoch}
         self._host = host
         self._secret = secret
@@ -72,26 +72,26 @@ class Dialer:
         self._watch = LinkWatch()
         self._looked_s = 0.0
         self._lock = threading.Lock()
-        self._unreached: dict[Member, list[_Wish]] = {}  # links that wait until one of them gets through
+        self._unreached: dict[Member, list[_Request]] = {}  # links that wait until one of them gets through
         self._closed = threading.Event()
 
     def connect(self, link: OutLink, member: Member, done: Done) -> None:
-        """Make a channel in the background; None if it is not wanted any more."""
-        wish = _Wish(link, done)
+        """Make a channel in the background. ``done`` gets None if the link does not want it any more."""
+        request = _Request(link, done)
         with self._lock:
             waiting = self._unreached.get(member)
             if waiting is not None:
-                waiting.append(wish)
+                waiting.append(request)
                 return
-        self._submit(member, wish)
+        self._submit(member, request)
 
     def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
-        """A connection, and what the other has to say about it."""
+        """Connect, and return the connection with the peer's reply. Raises OSError or ProtocolError."""
         contact = self._contact(member, hello)
         return contact.connection, contact.said
 
     def end_cut_links(self) -> None:
-        """Those that are with somebody who has not answered for too long. To be called now and again."""
+        """End connections with workers that have not answered for too long. To be called regularly."""
         now_s = time.monotonic()
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
@@ -101,32 +101,32 @@ class Dialer:
         self._closed.set()
         self._threads.shutdown(wait=False, cancel_futures=True)  # Spark may go on using this process
 
-    # -- who can be reached, and who cannot
+    # -- attempts
 
-    def _submit(self, member: Member, wish: _Wish) -> None:
+    def _submit(self, member: Member, request: _Request) -> None:
         try:
-            self._threads.submit(self._attempt, member, wish)
+            self._threads.submit(self._attempt, member, request)
         except RuntimeError:
-            pass  # we are leaving
+            pass  # the worker is leaving
 
-    def _attempt(self, member: Member, wish: _Wish) -> None:
+    def _attempt(self, member: Member, request: _Request) -> None:
         began_s = time.monotonic()
         try:
-            channel = self._dial(member, wish.link)
+            channel = self._dial(member, request.link)
         except (OSError, ProtocolError) as error:
             with self._lock:
                 waiting = self._unreached.get(member)
                 if waiting is not None:
-                    waiting.append(wish)
+                    waiting.append(request)
                     return
-                self._unreached[member] = [wish]
-            name, known = f"reach {wish.link.worker}", (member, wish.link.worker, began_s, error)
+                self._unreached[member] = [request]
+            name, known = f"reach {request.link.worker}", (member, request.link.worker, began_s, error)
             threading.Thread(target=self._try_again, args=known, name=name, daemon=True).start()
         else:
-            wish.done(channel)
+            request.done(channel)
 
     def _try_again(self, member: Member, worker: int, since_s: float, error: Exception) -> None:
-        """Until one link has got through, or none wants it any more. The others follow."""
+        """Dial until one link has got through, or no link wants this member any more. The others follow."""
         wait_s, say_at_s = RETRY_S, since_s + SAY_AFTER_S
         while not self._closed.is_set():
             now_s = time.monotonic()
@@ -135,34 +135,34 @@ class Dialer:
                 self._say_unreachable(worker, _unreached(member, now_s - since_s, error))
             self._closed.wait(wait_s)
             wait_s = min(2 * wait_s, LONGEST_RETRY_S)
-            wish = self._next_wish(member)
-            if wish is None:
+            request = self._next_request(member)
+            if request is None:
                 return
             try:
-                channel = self._dial(member, wish.link)
+                channel = self._dial(member, request.link)
             except (OSError, ProtocolError) as again:
                 error = again
             else:
                 with self._lock:
                     others = self._unreached.pop(member)
-                wish.done(channel)
+                request.done(channel)
                 for other in others:
-                    if other is not wish:
+                    if other is not request:
                         self._submit(member, other)
                 return
 
-    def _next_wish(self, member: Member) -> _Wish | None:
-        """One of those who still want this member; None if nobody does, and there is nothing left to try."""
+    def _next_request(self, member: Member) -> _Request | None:
+        """One of the requests for this member that still stand; None if there are none."""
         with self._lock:
             waiting = self._unreached[member]
-            given_up = [wish for wish in waiting if wish.link.member != member]
-            waiting[:] = [wish for wish in waiting if wish.link.member == member]
+            given_up = [request for request in waiting if request.link.member != member]
+            waiting[:] = [request for request in waiting if request.link.member == member]
             if not waiting:
                 del self._unreached[member]
-            wish = waiting[0] if waiting else None
+            request = waiting[0] if waiting else None
         for one in given_up:
             one.done(None)
-        return wish
+        return request
 
     # -- one connection
 

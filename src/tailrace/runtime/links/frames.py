@@ -1,4 +1,4 @@
-"""Frames: a length, a kind, a number, a payload, and a seal where somebody on the way could change it.
+"""Frames: a length, a kind, a number, a payload, and a seal where an attacker on the way could change it.
 
 Nothing is unpickled before its connection is authenticated, nor before its seal is checked. All frames of a link are
 numbered from 1, so that a receiver notices a copy and a gap.
@@ -32,7 +32,7 @@ CANCELS = 5
 HEADER = struct.Struct("<IBQ")  # length of what follows the length, kind, number
 LENGTH_BYTES = 4
 MAX_FRAME = 256 << 20
-"""Bytes. A peer that announces more is broken or hostile; a tuple that needs more does not belong on a wire."""
+"""Bytes. A peer that announces more is broken or hostile; a tuple that needs more does not belong on a network."""
 
 PICKLE_PROTOCOL = 5
 MARSHAL_VERSION = 4
@@ -43,7 +43,8 @@ _ONE_NOTE = _SENT.pack(0)  # instead of a time, which is never 0
 
 NUMBERED: tuple[Callable[..., Message], ...] = (Done, Ran, Credit, Revoke)
 NUMBERS = {kind: number for number, kind in enumerate(NUMBERED)}
-"""Messages that come with nearly every tuple are sent without the name of their class, which is most of the effort."""
+"""Messages that come with nearly every tuple are sent as numbers, without the name of their class: that is most of the
+cost of encoding them."""
 
 
 def check_size(payload: bytes) -> None:
@@ -61,7 +62,7 @@ def frame(kind: int, number: int, payload: bytes, seal: Seal | None = None) -> b
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames, and checks their seals if they must have some."""
+    """Cuts a stream of bytes into frames, and checks their seals if the connection has seals."""
 
     def __init__(self, limit: int = MAX_FRAME, seal: Seal | None = None) -> None:
         self._buffer = bytearray()
@@ -76,7 +77,7 @@ class FrameReader:
             self._buffer += data
             if not self._complete():
                 return
-            whole, self._buffer = self._buffer, bytearray()  # handed on as it is: a copy would cost what it holds
+            whole, self._buffer = self._buffer, bytearray()  # handed on as it is: a copy would double its memory
         view = memoryview(whole)
         position = 0
         while len(whole) - position >= HEADER.size:
@@ -111,7 +112,7 @@ class FrameReader:
 
 
 def encode(value: Any) -> bytes:
-    """Pickle, and by value where a class lives in the user's script, which plain pickle cannot do."""
+    """Pickle; by value where a class lives in the user's script, which plain pickle cannot do."""
     try:
         return pickle.dumps(value, PICKLE_PROTOCOL)
     except Exception:
@@ -120,7 +121,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode_bundles(payload: memoryview) -> list[Bundle]:
-    """Raises ProtocolError on what is no pickle; what a tuple's own class raises is passed on."""
+    """Raises ProtocolError on bytes that are no pickle, and whatever the class of a tuple raises."""
     try:
         bundles: list[Bundle] = pickle.loads(payload)
     except (pickle.UnpicklingError, EOFError) as error:
@@ -129,8 +130,8 @@ def decode_bundles(payload: memoryview) -> list[Bundle]:
 
 
 def encode_feedback(notes: Sequence[FeedbackMessage], sent_ns: int) -> bytes:
-    """``sent_ns``: as with acks."""
-    if len(notes) == 1:  # after a long call: marshal knows nothing but numbers and tuples, and is half the work
+    """``sent_ns``: by a clock that only processes of this machine have in common."""
+    if len(notes) == 1:  # after a long call: marshal knows only numbers and tuples, and takes half the time
         edge, task, version, message = notes[0]
         number = NUMBERS.get(type(message))
         if number is not None:
@@ -144,7 +145,7 @@ def _numbered(edge: int, task: int, version: int, message: Message) -> Any:
 
 
 def decode_feedback(payload: memoryview) -> tuple[list[FeedbackMessage], int]:
-    """The notes, and when they were sent."""
+    """The messages, and when they were sent."""
     try:
         if payload[: len(_ONE_NOTE)] == _ONE_NOTE:
             sent_ns, edge, task, version, number, fields = marshal.loads(payload[len(_ONE_NOTE) :])
@@ -172,8 +173,8 @@ def decode_numbers(payload: memoryview) -> tuple[int, ...]:
 
 
 def encode_folds(folds: Sequence[Fold], sent_ns: int) -> bytes:
-    """``sent_ns``: by a clock that processes of this machine alone have in common."""
-    if len(folds[0]) == 1 and not folds[1] and not folds[2]:  # after a long call: no loop, which would be most of it
+    """``sent_ns``: by a clock that only processes of this machine have in common."""
+    if len(folds[0]) == 1 and not folds[1] and not folds[2]:  # after a long call: a loop would take most of the time
         ((emission, ids),) = folds[0].items()
         return _ONE_ACK.pack(sent_ns, 1, 0, 0, emission, ids)
     numbers = [number for fold in folds for pair in fold.items() for number in pair]

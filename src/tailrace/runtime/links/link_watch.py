@@ -1,8 +1,8 @@
-"""Connections that are cut, not closed: the kernel goes on for a quarter of an hour before it gives one up.
+"""Finds connections that are cut, not closed: the kernel would keep one for a quarter of an hour before it gives up.
 
-One that is idle is probed by the kernel. On one with something under way the kernel sends that again and again, which
-this looks at. A time limit of the kernel's own (``TCP_USER_TIMEOUT``) would not do: it also ends connections to a
-receiver that answers but has no room, as those of a task in a long call, and each would be a recovery.
+The kernel probes idle connections itself. On a busy one it retransmits the same bytes again and again, and this module
+reads that from its statistics. The kernel's own time limit (``TCP_USER_TIMEOUT``) would not do: it also ends
+connections to a receiver that answers but has no room, such as a task in a long call, and each end would be a recovery.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from dataclasses import dataclass
 
 KEEP_ALIVE_S = 15.0
-"""Where no heartbeat is known. Both ends of a control line hear of each other more often."""
+"""The timeout where no heartbeat is known. Both ends of a control connection hear of each other more often."""
 
 PROBES = 3
 
@@ -23,7 +23,7 @@ _RETRANSMITS, _PROBES, _UNACKED, _LAST_ACK_MS = 2, 3, 12, 20
 
 
 def keep_alive(connection: socket.socket, timeout_s: float) -> None:
-    """Have the kernel end it if it is idle and nobody has answered for twice this long."""
+    """Have the kernel end an idle connection whose peer has not answered probes for twice this long."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, round(timeout_s)))
@@ -33,20 +33,20 @@ def keep_alive(connection: socket.socket, timeout_s: float) -> None:
 
 @dataclass(frozen=True)
 class Progress:
-    """How a connection fares, as the kernel sees it."""
+    """The state of a connection, as the kernel sees it."""
 
     retransmits: int  # of the same bytes, in a row
-    probes: int  # of a window that was closed, unanswered
+    probes: int  # of a closed window, unanswered
     unacked: int
-    last_ack_ms: int  # since the peer's kernel last said anything
+    last_ack_ms: int  # since the peer's kernel last answered
 
     def stands_still(self, timeout_s: float) -> bool:
-        """Whether the peer's kernel owes an answer, and has not given one for so long."""
+        """Whether the peer's kernel owes an answer, and has given none for this long."""
         return (self.retransmits + self.probes > 1) and self.last_ack_ms > timeout_s * 1000
 
 
 def progress_of(connection: socket.socket) -> Progress | None:
-    """None where the kernel does not tell."""
+    """None where the kernel has no such statistics."""
     if not hasattr(socket, "TCP_INFO"):
         return None
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
@@ -57,7 +57,7 @@ def progress_of(connection: socket.socket) -> Progress | None:
 
 
 class LinkWatch:
-    """Over the connections that a worker has made, by whom they are with. For any thread."""
+    """Watches the connections that a worker has dialed. For any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,9 +70,9 @@ class LinkWatch:
             known.append(connection)
 
     def end_those_that_stand_still(self, timeout_s: float) -> list[int]:
-        """If one with a worker does, the way to it is cut: all with it are ended, which their keepers find out.
+        """If one connection with a worker stands still, the way to it is cut: end all connections with it.
 
-        Together, so that it is one loss, and one recovery. Returns those workers.
+        They end together, so that it is one loss, and one recovery. Returns those workers.
         """
         with self._lock:
             alive = {
@@ -102,7 +102,7 @@ def _stands_still(connection: socket.socket, timeout_s: float) -> bool:
 
 
 def _end(connection: socket.socket) -> None:
-    """For both directions: whoever waits for it is woken, and finds that it is over."""
+    """End both directions: threads that wait for the connection are woken, and find that it is over."""
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:

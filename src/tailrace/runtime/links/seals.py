@@ -1,8 +1,8 @@
-"""Seals: what is said on an authenticated connection carries a keyed hash, so that nobody on the way can add to it.
+"""Seals: everything on an authenticated connection carries a keyed hash, so that no attacker can add to it.
 
-Each direction has a key of its own, made of the run's secret and both challenges of the handshake: a frame fits no
-other connection, and cannot be sent back. Its number is hashed with it: it can be neither repeated nor left out. A seal
-hides nothing.
+Each direction has a key of its own, derived from the run's secret and both challenges of the handshake: a frame is
+valid on no other connection, and cannot be reflected. The hash covers the frame's number: a frame can be neither
+repeated nor left out. A seal hides nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Part = bytes | memoryview
 
 
 class Seal:
-    """Of one direction."""
+    """Makes and checks the seals of one direction."""
 
     def __init__(self, key: bytes) -> None:
         self._keyed = blake2b(key=key, digest_size=SEAL_BYTES)
@@ -39,14 +39,14 @@ class Seal:
 
 @dataclass(frozen=True)
 class Seals:
-    """Of both directions, as one end has them."""
+    """The seals of both directions, as one end uses them."""
 
     sending: Seal = field(repr=False)
     receiving: Seal = field(repr=False)
 
 
 def seals_of(secret: bytes, challenges: Sequence[bytes], dialed: bool) -> Seals:
-    """``challenges``: the dialer's, then the acceptor's. ``dialed``: whether this end did."""
+    """``challenges``: the dialer's, then the acceptor's. ``dialed``: whether this end is the dialer."""
     keys = [hmac.digest(secret, b"seal" + role + b"".join(challenges), "sha256") for role in (b"dial", b"accept")]
     dialers, acceptors = (Seal(key) for key in keys)
     return Seals(dialers, acceptors) if dialed else Seals(acceptors, dialers)

@@ -1,7 +1,7 @@
-"""Words that workers of one machine share, with a lock: a file in memory without a name, of which nothing is left.
+"""Words that the workers of one machine share, with a lock: a file in memory without a name, so none can be left over.
 
-Others open it through the maker's list of open files. The kernel frees it with the last process that has it, and takes
-the lock from one that dies.
+Other processes open it through the maker's list of open files. The kernel frees it with the last process that has it
+open, and releases the lock of a process that dies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NONCE = 2  # words at the beginning
 
 
 class SharedWords:
-    """Mapped words, all 0 at first. The lock is for one thread of each process."""
+    """Mapped words, all 0 at first. One thread of each process may use the lock."""
 
     def __init__(self, number: int, nonce: str) -> None:
         self.number = number  # of the file
@@ -33,7 +33,7 @@ class SharedWords:
 
     @classmethod
     def make(cls, count: int) -> SharedWords:
-        """So many words. Raises SegmentError if there is no memory for them."""
+        """Make so many words. Raises SegmentError if there is no memory for them."""
         nonce = secrets.token_bytes(NONCE * WORD)
         number = -1
         try:
@@ -47,7 +47,7 @@ class SharedWords:
 
     @classmethod
     def open(cls, pid: int, number: int, nonce: str, count: int) -> SharedWords:
-        """What another process has made. Raises SegmentError if it cannot be had, or is something else."""
+        """Map what another process has made. Raises SegmentError if that is impossible, or it is something else."""
         path = f"/proc/{pid:d}/fd/{number:d}"
         own = -1
         try:
@@ -63,7 +63,7 @@ class SharedWords:
         raise SegmentError(f"another file than was meant: path={path}; is its maker in another container?")
 
     def take(self) -> bool:
-        """Have the words to ourselves until ``release``. False if another has them."""
+        """Lock the words until ``release``. False if another process has locked them."""
         try:
             fcntl.flock(self.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -87,7 +87,7 @@ def _close(number: int) -> None:
 
 @dataclass(frozen=True)
 class SharedUplink:
-    """The words, and a worker's view of them."""
+    """The shared words of an uplink, and one worker's view of them."""
 
     memory: SharedWords
     view: NodeUplink

@@ -1,6 +1,6 @@
-"""The pools of a worker: which of its tasks draw from one queue, as it is wanted now, and what they share with others.
+"""The pools of a worker: which of its tasks draw from shared queues now, and the queues they share with other workers.
 
-There is a pool wherever tasks may draw from one queue, whether they do or not. Until they do it is no more than a list.
+There is a pool wherever tasks may draw from one queue, whether they do so or not. Until they do it has nothing to do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tailrace.runtime.shared_queues.pool import Pool
 
 
 class Pools:
-    """Of one worker. ``switch``, ``follow`` and ``close`` are for one thread, that which hears the coordinator."""
+    """All pools of one worker. ``switch``, ``follow`` and ``close`` are for the coordinator's listener thread."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Pools:
         self._node_queues: NodeQueues | None = None  # until they are first wanted
 
     def switch(self, wanted: str | None) -> None:
-        """Have tasks draw from one queue in each worker, or on each node, or from their own."""
+        """Have tasks draw from one queue in each worker ("worker"), on each node ("node"), or each from its own."""
         if wanted == self._wanted:
             return
         self._wanted = wanted
@@ -63,33 +63,33 @@ class Pools:
             self._node_queues.switch(wanted == NODE, self._members)
 
     def start(self) -> None:
-        """All hosts have their runners, which have begun."""
+        """To be called once all hosts have runners, and those have started."""
         for pool in self._pools.values():
             if not all(host.shared for host in pool.drawing):
                 pool.post(pool.start_intake)
 
     def follow(self, members: Mapping[int, Member]) -> None:
-        """The membership has changed, and nobody has been told yet that we act on it."""
+        """The membership has changed. Called before the coordinator hears that this worker acts on it."""
         self._members = members
         if self._node_queues is not None:
             self._node_queues.follow(members)
 
     def relink(self, workers: frozenset[int]) -> None:
-        """These workers have been replaced: links with them are of no use any more."""
+        """These workers have been replaced: close the links from their former epochs."""
         for pool in self._pools.values():
             pool.post(partial(pool.relink, workers))
 
-    # -- queues of the node, from any thread
+    # -- queues of the node, from any thread: see ``NodeQueues``
 
     def node_queue_for(self, task: int) -> NodeQueue | None:
         return None if self._node_queues is None else self._node_queues.by_task.get(task)
 
     def offer(self, hello: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What a peer needs to map a queue of the node that it asks for; None if there is none here."""
+        """What a peer needs to map the queue that it asks for; None if it cannot have it from here."""
         return None if self._node_queues is None else self._node_queues.offer(hello)
 
     def offered(self, hello: Mapping[str, Any], connection: Any) -> None:
-        """A peer has been told of a queue."""
+        """Wait until the peer has mapped the queue that it was offered."""
         if self._node_queues is not None:
             self._node_queues.offered(hello, connection)
 
