@@ -1,4 +1,12 @@
-"""A stream is what operators are declared on: the output of one operator, or of several that were united."""
+"""A stream is what operators are declared on: the output of one operator, or of several that were united.
+
+``Stream[T]`` carries tuples of type ``T``. ``T`` is covariant, because tuples only leave a stream, and its default is
+``Any``, so that ``Stream`` alone is a valid annotation.
+
+The body of an operator has four forms. Overloads tell them apart, in this order: an async function, a class with an
+async ``process``, a class with ``process``, a function. The function comes last, because the others fit it as well: an
+async function returns a coroutine, and calling a ``functools.partial`` of a class returns an instance.
+"""
 
 from __future__ import annotations
 
