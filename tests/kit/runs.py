@@ -19,6 +19,8 @@ import pyarrow.parquet as pq
 
 import tailrace as tr
 from tailrace.core.plan.planner import make_plan
+from tailrace.runtime.driver.run import HostedRun
+from tailrace.runtime.driver.server import CoordinatorServer
 from tailrace.testing.processes import processes_with, wait_until
 
 MARK = "TAILRACE_TEST"
@@ -142,14 +144,40 @@ def restarts(progress: dict[str, Any]) -> list[int]:
     return [worker["restarts"] for worker in progress["workers"]]
 
 
+def progress_now(run: tr.Run) -> dict[str, Any]:
+    """The progress as of now. ``run.lastProgress`` is up to a second old."""
+    return coordinator(run).progress()
+
+
+def operator_now(run: tr.Run, operator: str) -> dict[str, Any]:
+    """What the progress says of one operator, as of now."""
+    found: dict[str, Any] = next(one for one in progress_now(run)["operators"] if one["name"] == operator)
+    return found
+
+
 def received(run: tr.Run, operator: str) -> int:
-    """How many tuples an operator has taken, as of now rather than of the last report."""
-    progress = run._server.progress()
-    return next(one["received"] for one in progress["operators"] if one["name"] == operator)
+    """How many tuples an operator has taken, as of now."""
+    return int(operator_now(run, operator)["received"])
 
 
 def durable(run: tr.Run) -> int:
-    return int(run._server.progress()["durable"])
+    """How many roots are durable, as of now."""
+    return int(progress_now(run)["durable"])
+
+
+def recoveries(run: tr.Run) -> int:
+    return coordinator(run).recoveries
+
+
+def await_recovery(run: tr.Run, least: int = 1) -> None:
+    """Wait until the run has recovered from so many losses."""
+    wait_until(lambda: recoveries(run) >= least, 30, "the recovery")
+
+
+def coordinator(run: tr.Run) -> CoordinatorServer:
+    """The driver's side of a run that this process drives."""
+    assert isinstance(run, HostedRun)
+    return run.coordinator
 
 
 class Script:

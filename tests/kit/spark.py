@@ -26,7 +26,7 @@ import sys, time
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import tailrace as tr
 from tailrace.spark.session import local_session
-from kit.runs import row, slowly
+from kit.runs import durable, recoveries, row, slowly
 """
 """How a driver script begins."""
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tailrace as tr
-from kit.runs import MARK, assert_same_rows, durable, finish, kill, read_parquet, row, same, stop
+from kit.runs import MARK, assert_same_rows, durable, finish, kill, operator_now, read_parquet, row, same, stop
 from kit.spark import Sessions, command_of, executor_of, running_on, seconds_until_gone, standalone_cluster
 from tailrace.ring.segment import FOLDER
 from tailrace.spark.doctor import examine
@@ -77,7 +77,7 @@ def test_three_executors_of_one_machine_draw_from_one_queue(sessions: Sessions, 
     rows = 60_000
     with running_on(spark, million(tmp_path, rows), workers=3, tail=tr.Tail(shared_queues="node")) as run:
         wait_until(lambda: durable(run) >= rows // 5, 60, "the first rows")
-        dealt = next(one for one in run._server.progress()["operators"] if one["name"] == "dealt")
+        dealt = operator_now(run, "dealt")
         assert [queue["workers"] for queue in dealt["sharedQueues"]] == [[0, 1, 2]]
         hurt(run, 0, EXECUTOR)
         finish(run, 100)

@@ -31,7 +31,7 @@ run.awaitRunning(60)
 print("pids", json.dumps(list(run.workerPids().values())))
 try:
     if until:
-        wait_until(lambda: run._server.progress()["durable"] >= until, 60)
+        wait_until(lambda: durable(run) >= until, 60)
         print("reached")
     run.awaitTermination()
     print("done", run.lastProgress["durable"])
@@ -107,7 +107,7 @@ def test_a_local_session_is_quiet(mark: str, tmp_path: Path) -> None:
         "run = topology.run(spark, workers=2)\n"
         "run.awaitRunning(60)\n"
         "os.kill(run.workerPids()[0], signal.SIGKILL)\n"
-        "while not run._server.recoveries:\n"
+        "while not recoveries(run):\n"
         "    time.sleep(0.05)\n"
         "run.stop()\n"
         "spark.stop()\n"

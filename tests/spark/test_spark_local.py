@@ -14,7 +14,18 @@ from pyspark import StatusTracker
 from pyspark.sql import SparkSession
 
 import tailrace as tr
-from kit.runs import assert_prefixes, assert_same_rows, durable, finish, kill, read_jsonl, row, slowly, stop
+from kit.runs import (
+    assert_prefixes,
+    assert_same_rows,
+    await_recovery,
+    durable,
+    finish,
+    kill,
+    read_jsonl,
+    row,
+    slowly,
+    stop,
+)
 from kit.spark import running_on
 from tailrace.connector import Entry, SinkContext
 from tailrace.errors import TailraceError, TaskError
@@ -62,7 +73,7 @@ def test_kills_beyond_what_spark_forgives(spark: SparkSession, tmp_path: Path) -
             if number == 4:
                 assert spark.range(1000).selectExpr("sum(id) AS total").collect()[0].total == 499_500
             least = number + 1
-            wait_until(lambda least=least: run._server.recoveries >= least, 30, "the recovery")
+            await_recovery(run, least)
             wait_until(lambda before=before: durable(run) > before or not run.isActive, 30, "the run to go on")
         progress = finish(run, 120)
     assert sum(worker["restarts"] for worker in progress["workers"]) == kills

@@ -143,7 +143,7 @@ run = topology.run(spark, workers=2, checkpoint=sys.argv[3], max_pending=500)
 run.awaitRunning(60)
 pids = list(run.workerPids().values())
 during = listening_ports(os.getpid())
-while run._server.progress()["durable"] < 100:
+while durable(run) < 100:
     time.sleep(0.05)
 spark.stop()
 try:

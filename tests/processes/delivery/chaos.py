@@ -306,7 +306,7 @@ def torment(chaos: Chaos, seconds: float, rng: random.Random, network: Namespace
     error = run.exception()
     if error is not None:
         raise error
-    return f"{chaos.check()} recoveries={run._server.recoveries} {json.dumps(strikes.tally, sort_keys=True)}"
+    return f"{chaos.check()} recoveries={run.coordinator.recoveries} {json.dumps(strikes.tally, sort_keys=True)}"
 
 
 def state(run: tr.Run) -> str:

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 import tailrace as tr
-from kit.runs import received, running, same
+from kit.runs import progress_now, received, running, same
 from tailrace.testing.processes import resident_bytes, wait_until
 
 WORKERS = 3
@@ -38,9 +38,9 @@ def test_a_slow_sink_bounds_memory() -> None:
         most_pending = 0
         while time.monotonic() < deadline:
             time.sleep(0.25)
-            most_pending = max(most_pending, run._server.progress()["pending"])
+            most_pending = max(most_pending, progress_now(run)["pending"])
         late = [resident_bytes(pid) for pid in run.workerPids().values()]
-        progress = run._server.progress()
+        progress = progress_now(run)
         assert received(run, "out") > at + 500, "the sink has stood still"
     assert sum(late) - sum(early) < 30 * MEGABYTE, (early, late)
     assert 0 < most_pending <= 2 * MAX_PENDING, "each of two source tasks may have so many roots under way"
@@ -58,7 +58,7 @@ def test_a_full_queue_holds_the_source_back_before_max_pending() -> None:
     source.map("a", same).sink("out", tr.to_call(sleepy))
     with running(topology, workers=WORKERS, max_pending=10_000_000) as run:
         wait_until(lambda: received(run, "out") > 1000, 30, "the queues to fill")
-        progress = run._server.progress()
+        progress = progress_now(run)
         sizes = [resident_bytes(pid) for pid in run.workerPids().values()]
     assert progress["pending"] < 20_000, "the source reads on although nobody takes what it reads"
     assert max(sizes) < 300 * MEGABYTE, sizes

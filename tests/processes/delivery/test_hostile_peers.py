@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import tailrace as tr
-from kit.runs import assert_prefixes, homes, received, restarts, running, same, stop
+from kit.runs import assert_prefixes, coordinator, homes, received, recoveries, restarts, running, same, stop
 from tailrace.errors import AuthenticationError, ProtocolError
 from tailrace.runtime.links.auth import CHALLENGE, DIGEST, GREETING, MAGIC, _prove_as_dialer, dial
 from tailrace.runtime.links.frames import ACKS, BUNDLES, HEADER, MESSAGE, frame
@@ -30,17 +30,17 @@ class Target:
     """One port of a run, and what a peer would say there."""
 
     def __init__(self, run: tr.Run, topology: tr.Topology, port: str) -> None:
-        self.secret = run._server._secret
+        self.secret = coordinator(run).secret
         self.kind = KINDS[port]
         if port == "coordinator":
-            self.address = run._server._listener.getsockname()
+            self.address = coordinator(run).address
             self.hello: dict[str, Any] = {"role": "worker", "worker": 0, "epoch": 999}
             return
         operator, task = ("far", 1) if port == "bundles" else ("numbers", 0)
         (worker,) = homes(topology, WORKERS, operator)
         (number,) = listening_ports(run.workerPids()[worker])
         self.address = ("127.0.0.1", number)
-        to_epoch = run._server._core.epoch_of(worker)
+        to_epoch = coordinator(run).epoch_of(worker)
         self.hello = {"role": "link", "kind": port, "worker": 1 - worker, "epoch": 999}
         self.hello |= {"target": task, "to_epoch": to_epoch}
 
@@ -162,12 +162,12 @@ def test_a_peer_that_leaves_in_mid_frame(port: str) -> None:
             peer.sendall(frame(target.kind, 1, b"x" * 1000)[:500])
             peer.shutdown(socket.SHUT_WR)
             assert hangs_up(peer)
-        assert run._server.recoveries == 0
+        assert recoveries(run) == 0
 
 
 def test_a_worker_that_the_coordinator_does_not_expect() -> None:
     with attacked("coordinator") as (target, run):
-        for epoch in (999, run._server._core.epoch_of(0)):  # the second is there already
+        for epoch in (999, coordinator(run).epoch_of(0)):  # the second is there already
             target.hello["epoch"] = epoch
             with pytest.raises(ProtocolError, match=f"epoch {epoch} of worker 0 is not expected"):
                 target.enter()

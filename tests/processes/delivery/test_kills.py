@@ -14,11 +14,13 @@ import pytest
 import tailrace as tr
 from kit.runs import (
     assert_prefixes,
+    await_recovery,
     homes,
     kill,
     read_jsonl,
     read_parquet,
     received,
+    recoveries,
     restarts,
     row,
     running,
@@ -60,9 +62,9 @@ def _topology(sink: Any) -> tr.Topology:
 
 
 def _kill_and_recover(run: tr.Run, worker: int) -> None:
-    before = run._server.recoveries
+    before = recoveries(run)
     kill(run, worker)
-    wait_until(lambda: run._server.recoveries > before, 30, "the recovery")
+    await_recovery(run, before + 1)
 
 
 @pytest.mark.parametrize("kind", SINKS)
@@ -115,7 +117,7 @@ def test_two_at_once(tmp_path: Path) -> None:
         wait_until(lambda: received(run, "out") > 500, 30, "rows at the sink")
         for worker in (0, 2):
             os.kill(run.workerPids()[worker], signal.SIGKILL)
-        wait_until(lambda: run._server.recoveries >= 1, 30, "the recovery")
+        await_recovery(run)
         progress = stop(run)
     assert_prefixes(read(), 2, 500)
     assert restarts(progress) == [1, 0, 1]
@@ -128,7 +130,7 @@ def test_a_worker_that_dies_while_it_comes_back(tmp_path: Path) -> None:
         for pause_s in (0.0, 0.1, 0.2, 0.3):
             kill(run, 1)
             time.sleep(pause_s)
-        wait_until(lambda: run._server.recoveries >= 1, 30, "the recovery")
+        await_recovery(run)
         progress = stop(run)
     assert_prefixes(read(), 2, 500)
     assert restarts(progress) == [0, 4, 0]
@@ -152,7 +154,7 @@ def test_a_zombie(kind: str, heartbeat_timeout_s: float, stands_still_s: float, 
         os.kill(zombie, signal.SIGSTOP)
         stopped_at = time.monotonic()
         wait_until(lambda: is_stopped(zombie), 5, "the worker to stand still")
-        wait_until(lambda: run._server.recoveries >= 1, 30, "the worker to be replaced")
+        await_recovery(run)
         time.sleep(max(0.0, stopped_at + stands_still_s - time.monotonic()))
         assert is_stopped(zombie), "it was not left to find out by itself"
         before = _files_of_the_first_epoch(tmp_path)

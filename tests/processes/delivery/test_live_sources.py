@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 import tailrace as tr
-from kit.runs import homes, kill, received, running, same, stop
+from kit.runs import await_recovery, homes, kill, received, running, same, stop
 from tailrace.connector import Reader, Record, SplitStart
 from tailrace.testing.processes import wait_until
 
@@ -57,7 +57,7 @@ def test_a_source_that_cannot_be_replayed(caplog: pytest.LogCaptureFixture) -> N
         wait_until(lambda: received(run, "out") > 100, 30, "rows at the sink")
         kill(run, worker)
         killed_ns = time.time_ns()
-        wait_until(lambda: run._server.recoveries >= 1, 30, "the recovery")
+        await_recovery(run)
         least = len(out.values) + 200
         wait_until(lambda: len(out.values) >= least, 30, "rows after the recovery")
         stop(run)

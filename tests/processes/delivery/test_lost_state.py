@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tailrace as tr
-from kit.runs import finish
+from kit.runs import finish, progress_now
 from tailrace.testing.processes import wait_until
 
 
@@ -53,7 +53,7 @@ def test_an_open_that_does_not_return_is_named(tmp_path: Path, caplog: pytest.Lo
     run = topology.run(workers=1)
     try:
         wait_until(lambda: "a task does not get open: task=model/0 worker=0 seconds=" in caplog.text, 60, "a word")
-        wait_until(lambda: "worker 0 has been opening model/0 for " in run._server.progress()["status"], 60, "status")
+        wait_until(lambda: "worker 0 has been opening model/0 for " in progress_now(run)["status"], 60, "status")
     finally:
         marker.touch()
     assert "opening" not in finish(run)["status"] and len(out.values) == 20

@@ -17,6 +17,7 @@ from kit.runs import (
     Script,
     assert_prefixes,
     assert_same_rows,
+    await_recovery,
     finish,
     homes,
     kill,
@@ -236,7 +237,7 @@ def test_an_async_worker_is_killed() -> None:
     with running(topology, workers=3) as run:
         wait_until(lambda: received(run, "out") > 100, 30, "rows at the sink")
         kill(run, victim)
-        wait_until(lambda: run._server.recoveries >= 1, 30, "the recovery")
+        await_recovery(run)
         progress = stop(run)
     assert_prefixes(out.values, 1, 100)
     assert restarts(progress)[victim] == 1

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 import tailrace as tr
-from kit.runs import assert_same_rows, finish, received, restarts, same
+from kit.runs import assert_same_rows, await_recovery, finish, received, restarts, same
 from tailrace.runtime.driver.host import SubprocessHost
 from tailrace.runtime.driver.run import HostedRun
 from tailrace.runtime.driver.server import Place
@@ -34,7 +34,7 @@ def test_a_way_that_is_cut_is_noticed_and_mended(caplog: pytest.LogCaptureFixtur
             wait_until(lambda: received(run, "out") > 100, 60, "the first rows")
             for machine in network.machines:
                 machine.isolate(True)
-            wait_until(lambda: run._server.recoveries >= 1, 30, "the cut to be noticed")
+            await_recovery(run)
             wait_until(lambda: "cannot reach worker" in caplog.text, 60, "the user to be told")
             for machine in network.machines:
                 machine.isolate(False)

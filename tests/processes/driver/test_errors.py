@@ -18,10 +18,13 @@ from kit.runs import (
     Script,
     assert_prefixes,
     assert_same_rows,
+    await_recovery,
+    coordinator,
     finish,
     homes,
     kill,
     received,
+    recoveries,
     restarts,
     running,
     same,
@@ -115,9 +118,9 @@ def test_dead_letters_come_once_even_with_a_kill() -> None:
         for worker in (homes(topology, 3, "work")[0], homes(topology, 3, "letters")[0]):
             least = received(run, "letters") + 200
             wait_until(lambda least=least: received(run, "letters") >= least, 30, "dead letters")
-            before = run._server.recoveries
+            before = recoveries(run)
             kill(run, worker)
-            wait_until(lambda before=before: run._server.recoveries > before, 30, "the recovery")
+            await_recovery(run, before + 1)
         progress = stop(run)
     assert all(number % 2 == 0 for number in out.values)
     assert_prefixes([*out.values, *(letter["value"] for letter in letters.values)], 1, 400)
@@ -275,7 +278,7 @@ def test_a_source_that_is_not_repeatable_is_found_out() -> None:
     topology.source("numbers", tr.from_iterable(OtherEveryTime())).sink("out", tr.to_list())
     (source,) = homes(topology, 2, "numbers")
     with pytest.raises(tr.NotRepeatable) as raised, running(topology, workers=2) as run:
-        wait_until(lambda: any(position.offset > 0 for position in run._server._core.positions.values()), 30, "commits")
+        wait_until(lambda: any(position.offset > 0 for position in coordinator(run).positions.values()), 30, "commits")
         kill(run, source)
         run.awaitTermination(60)
     text = str(raised.value)

@@ -17,10 +17,13 @@ from kit.runs import (
     Script,
     assert_prefixes,
     assert_same_rows,
+    await_recovery,
+    coordinator,
     durable,
     finish,
     homes,
     kill,
+    progress_now,
     read_jsonl,
     received,
     restarts,
@@ -51,7 +54,7 @@ def test_progress_can_be_had_at_once() -> None:
     topology = tr.Topology("at-once")
     topology.source("numbers", tr.from_iterable(range(10))).sink("out", tr.to_list())
     run = topology.run(workers=2)
-    assert [worker["state"] for worker in run._server.progress()["workers"]] == ["starting", "starting"]
+    assert [worker["state"] for worker in progress_now(run)["workers"]] == ["starting", "starting"]
     run.awaitTermination(60)
 
 
@@ -59,7 +62,7 @@ def test_stop_makes_everything_durable_that_was_read(tmp_path: Path) -> None:
     with running(_backlog(10_000_000, tr.to_jsonl(tmp_path, roll_seconds=600)), workers=3, max_pending=2000) as run:
         wait_until(lambda: received(run, "out") > 300, 30, "rows at the sink")
         pids = list(run.workerPids().values())
-        assert run._server.progress()["pending"] > 500, "there is no backlog, so this test shows nothing"
+        assert progress_now(run)["pending"] > 500, "there is no backlog, so this test shows nothing"
         progress = stop(run)
         assert not any(is_alive(pid) for pid in pids)
     assert_prefixes(_numbers(tmp_path), 2, 1000)
@@ -76,7 +79,7 @@ def test_stop_is_prompt_after_the_source_was_replaced() -> None:
     with running(topology, workers=2) as run:
         wait_until(lambda: received(run, "out") > 100, 30, "rows at the sink")
         kill(run, worker)
-        wait_until(lambda: run._server.recoveries >= 1, 30, "the recovery")
+        await_recovery(run)
         least = received(run, "out") + 500
         wait_until(lambda: received(run, "out") >= least, 30, "the run to go on")
         run.stop(timeout=8)
@@ -182,7 +185,7 @@ def test_a_worker_dies_while_the_run_drains(victim: str, tmp_path: Path) -> None
     worker = homes(topology, 3, victim)[0]
     with running(topology, workers=3, checkpoint=checkpoint, max_pending=1500) as run:
         wait_until(lambda: received(run, "out") > 300, 30, "rows at the sink")
-        run._server.drain()
+        coordinator(run).drain()
         kill(run, worker)
         progress = finish(run)
     assert restarts(progress)[worker] == 1

@@ -10,7 +10,20 @@ from typing import Any
 import pytest
 
 import tailrace as tr
-from kit.runs import assert_same_rows, finish, homes, kill, read_jsonl, read_parquet, restarts, row, running, same
+from kit.runs import (
+    assert_same_rows,
+    durable,
+    finish,
+    homes,
+    kill,
+    progress_now,
+    read_jsonl,
+    read_parquet,
+    restarts,
+    row,
+    running,
+    same,
+)
 from tailrace.testing.processes import wait_until
 
 ROOTS = 600
@@ -80,7 +93,7 @@ def test_every_row_once_although_roots_are_hedged_and_a_worker_dies(tmp_path: Pa
     topology = _hedged_topology(tr.to_jsonl(tmp_path, roll_seconds=0.2), ROWS)
     victim = homes(topology, 2, "out")[0]
     with running(topology, workers=2, max_pending=1000, tail=tr.Tail(hedge=tr.fixed_timeout(2))) as run:
-        wait_until(lambda: run._server.progress()["durable"] > ROWS / 10, 30, "rows at the sink")
+        wait_until(lambda: durable(run) > ROWS / 10, 30, "rows at the sink")
         kill(run, victim)
         progress = finish(run)
     assert_same_rows((found["n"] for found in read_jsonl(tmp_path)), range(ROWS))
@@ -95,7 +108,7 @@ def test_hedging_goes_on_and_off_while_a_run_lasts() -> None:
     numbers.map("slow", _a_while, tasks=4, kind="blocking").sink("out", sink)
 
     def hedges() -> int:
-        return int(run._server.progress()["replay"]["hedges"])
+        return int(progress_now(run)["replay"]["hedges"])
 
     with running(topology, workers=2) as run:
         assert run.tail() == tr.Tail()
@@ -129,7 +142,7 @@ def test_hedges_that_are_under_way_when_replay_goes_off_are_cancelled_and_counte
     numbers = topology.source("numbers", tr.from_iterable(range(roots)))
     numbers.map("slow", partial(_noted, str(calls)), tasks=4, kind="blocking").sink("out", sink)
     with running(topology, workers=2, tail=tr.Tail(hedge=tr.fixed_timeout(100))) as run:
-        wait_until(lambda: run._server.progress()["replay"]["hedges"] > roots // 2, 30, "hedges")
+        wait_until(lambda: progress_now(run)["replay"]["hedges"] > roots // 2, 30, "hedges")
         run.tail(hedge=None)
         assert run.awaitTermination(60)
     assert_same_rows(sink.values, range(roots))
@@ -161,7 +174,7 @@ def test_a_million_with_hedging_and_kills(tmp_path: Path) -> None:
     with running(topology, workers=3, max_pending=20_000, tail=tr.Tail(hedge=tr.adaptive_timeout(gate=None))) as run:
         for victim, part in enumerate((0.2, 0.5, 0.8)):
             least = part * MILLION
-            wait_until(lambda least=least: run._server.progress()["durable"] >= least, 400, f"{part:.0%} to be durable")
+            wait_until(lambda least=least: durable(run) >= least, 400, f"{part:.0%} to be durable")
             kill(run, victim)
         progress = finish(run, 400)
     assert progress["recoveries"] >= 3 and progress["replay"]["hedges"] > 0

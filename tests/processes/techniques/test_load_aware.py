@@ -9,7 +9,20 @@ from typing import Any
 import pytest
 
 import tailrace as tr
-from kit.runs import assert_prefixes, assert_same_rows, finish, homes, kill, received, row, running, same, stop
+from kit.runs import (
+    assert_prefixes,
+    assert_same_rows,
+    await_recovery,
+    finish,
+    homes,
+    kill,
+    progress_now,
+    received,
+    row,
+    running,
+    same,
+    stop,
+)
 from tailrace.policy import Grouping, flink_scan, storm_load_aware
 from tailrace.testing.processes import wait_until
 
@@ -96,7 +109,7 @@ def test_a_worker_dies(name: str) -> None:
     with running(topology, workers=3, max_pending=2000) as run:
         wait_until(lambda: received(run, "out") >= 500, 30, "rows at the sink")
         kill(run, VICTIM)
-        wait_until(lambda: run._server.recoveries > 0, 30, "the recovery")
+        await_recovery(run)
         least = received(run, "out") + 500
         wait_until(lambda: received(run, "out") >= least, 30, "rows at the sink")
         stop(run)
@@ -121,7 +134,7 @@ def _long(number: int) -> int:
 
 
 def _held(run: tr.Run) -> int:
-    progress = run._server.progress()
+    progress = progress_now(run)
     return int(sum(task["held"] for operator in progress["operators"] for task in operator["tasks"]))
 
 

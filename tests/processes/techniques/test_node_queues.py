@@ -12,7 +12,20 @@ from typing import Any
 import pytest
 
 import tailrace as tr
-from kit.runs import Script, add_one, assert_same_rows, finish, homes, key, restarts, row, running, same, wait_a_little
+from kit.runs import (
+    Script,
+    add_one,
+    assert_same_rows,
+    finish,
+    homes,
+    key,
+    operator_now,
+    restarts,
+    row,
+    running,
+    same,
+    wait_a_little,
+)
 from tailrace.metrics.recording import SUFFIX, read_recorded
 from tailrace.ring.segment import FOLDER
 from tailrace.sim.traces.run_trace import read_trace
@@ -40,8 +53,7 @@ def segments(run_id: str) -> list[str]:
 
 
 def queues(run: tr.Run, operator: str) -> list[dict[str, Any]]:
-    progress = run._server.progress()
-    found: list[dict[str, Any]] = next(one for one in progress["operators"] if one["name"] == operator)["sharedQueues"]
+    found: list[dict[str, Any]] = operator_now(run, operator)["sharedQueues"]
     return found
 
 

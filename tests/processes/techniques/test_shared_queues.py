@@ -10,7 +10,20 @@ from typing import Any
 import pytest
 
 import tailrace as tr
-from kit.runs import add_one, assert_same_rows, finish, homes, key, kill, received, row, running, same, wait_a_little
+from kit.runs import (
+    add_one,
+    assert_same_rows,
+    finish,
+    homes,
+    key,
+    kill,
+    operator_now,
+    received,
+    row,
+    running,
+    same,
+    wait_a_little,
+)
 from tailrace.metrics.recording import SUFFIX, read_recorded
 from tailrace.sim.traces.run_trace import read_trace
 from tailrace.testing.processes import wait_until
@@ -118,7 +131,7 @@ def test_a_full_queue_holds_back_its_senders() -> None:
 
 
 def _queues(run: tr.Run) -> list[int]:
-    operator = next(one for one in run._server.progress()["operators"] if one["name"] == "work")
+    operator = operator_now(run, "work")
     assert operator["queued"] == sum(queue["queued"] for queue in operator["sharedQueues"])
     return [queue["queued"] for queue in operator["sharedQueues"]]
 

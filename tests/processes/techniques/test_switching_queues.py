@@ -14,7 +14,20 @@ from typing import Any
 import pytest
 
 import tailrace as tr
-from kit.runs import add_one, assert_same_rows, finish, kill, received, restarts, row, running, same, wait_a_little
+from kit.runs import (
+    add_one,
+    assert_same_rows,
+    finish,
+    kill,
+    operator_now,
+    progress_now,
+    received,
+    restarts,
+    row,
+    running,
+    same,
+    wait_a_little,
+)
 from tailrace.testing.processes import wait_until
 
 SCOPES = ("worker", "node", None, "node", "worker", None)
@@ -115,7 +128,7 @@ def test_what_a_full_node_s_queue_had_no_room_for_is_not_forgotten_when_it_is_sw
 
 
 def _queued(run: tr.Run, operator: str) -> int:
-    return next(int(one["queued"]) for one in run._server.progress()["operators"] if one["name"] == operator)
+    return int(operator_now(run, operator)["queued"])
 
 
 def who_reads(number: int) -> tuple[int, bool]:
@@ -138,7 +151,7 @@ def test_a_worker_that_is_started_again_does_as_the_others(at_start: str | None,
         pid = run.workerPids()[0]
         wait_until(lambda: any(by == pid for by, _ in sink.values), 30, "rows of the new process")
         assert {reads for by, reads in sink.values if by == pid} == {later is not None}
-        progress = run._server.progress()
+        progress = progress_now(run)
         shared = next(one for one in progress["operators"] if one["name"] == "work")["sharedQueues"]
         assert progress["tail"]["shared_queues"] == later and bool(shared) == (later is not None)
 

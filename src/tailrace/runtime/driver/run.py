@@ -70,6 +70,11 @@ class HostedRun(Run):
         at_exit.remember(self)
         threading.Thread(target=self._report, name="tailrace-progress", daemon=True).start()
 
+    @property
+    def coordinator(self) -> CoordinatorServer:
+        """What the driver knows as of now, for tests and tools: ``lastProgress`` is up to a second old."""
+        return self._server
+
     # -- the interface of PySpark's StreamingQuery
 
     @property

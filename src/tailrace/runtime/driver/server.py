@@ -20,7 +20,17 @@ from tailrace.connector import DriverSink
 from tailrace.core.failures import traceback_of
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol import coordinator as core
-from tailrace.core.protocol.messages import Abandon, Assign, Command, Finish, Persist, Registered, Send, StartWorker
+from tailrace.core.protocol.messages import (
+    Abandon,
+    Assign,
+    Command,
+    Finish,
+    Persist,
+    Position,
+    Registered,
+    Send,
+    StartWorker,
+)
 from tailrace.errors import Fenced, TailraceError
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.driver.checkpoint import Checkpoint
@@ -156,6 +166,26 @@ class CoordinatorServer:
     @property
     def recoveries(self) -> int:
         return self._core.recoveries
+
+    @property
+    def positions(self) -> dict[int, Position]:
+        """How far the durable prefix of each split reaches: a restart reads on from there."""
+        return dict(self._core.positions)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where workers register."""
+        host, port = self._listener.getsockname()[:2]
+        return host, port
+
+    @property
+    def secret(self) -> bytes:
+        """Every peer proves that it knows this. It lasts as long as the run."""
+        return self._secret
+
+    def epoch_of(self, worker: int) -> int:
+        """The epoch of the process that is this worker now."""
+        return self._core.epoch_of(worker)
 
     def pids(self) -> dict[int, int]:
         """Process ids of the newest process of each worker, once it has registered."""
