@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from kit.connectors import AnySink, AnySource
 from tailrace.policy import broadcast, fields, local
 from tailrace.topology import Operator, Role, Topology, union
 from tailrace.topology.drawing import draw
-
-
-class AnySource:
-    replayable = True
-
-    def splits(self, tasks: int) -> list[str]:
-        return [str(task) for task in range(tasks)]
-
-    def open(self, start: Any) -> Any:
-        raise NotImplementedError
-
-
-class AnySink:
-    committing = False
-
-    def open(self, context: Any) -> Any:
-        raise NotImplementedError
 
 
 def test_an_empty_topology() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kit.connectors import AnySink, AnySource
 from tailrace.errors import OptionError, TopologyError
 from tailrace.policy import Shuffle, fields, local, shuffle
 from tailrace.topology import (
@@ -15,24 +16,6 @@ from tailrace.topology import (
     Topology,
     union,
 )
-
-
-class AnySource:
-    replayable = True
-
-    def splits(self, tasks: int) -> list[str]:
-        return [str(task) for task in range(tasks)]
-
-    def open(self, start: Any) -> Any:
-        raise NotImplementedError
-
-
-class AnySink:
-    def __init__(self, committing: bool = False) -> None:
-        self.committing = committing
-
-    def open(self, context: Any) -> Any:
-        raise NotImplementedError
 
 
 class Scorer:

@@ -11,26 +11,10 @@ from typing import Any
 
 import pytest
 
+from kit.connectors import AnySink, AnySource
 from tailrace.errors import TopologyError
 from tailrace.policy import fields
 from tailrace.topology import Stream, Topology
-
-
-class AnySource:
-    replayable = True
-
-    def splits(self, tasks: int) -> list[str]:
-        return [str(task) for task in range(tasks)]
-
-    def open(self, start: Any) -> Any:
-        raise NotImplementedError
-
-
-class AnySink:
-    committing = False
-
-    def open(self, context: Any) -> Any:
-        raise NotImplementedError
 
 
 @pytest.fixture

@@ -6,28 +6,11 @@ from typing import Any
 
 import pytest
 
+from kit.connectors import AnySink, AnySource
 from tailrace.errors import TopologyError
 from tailrace.policy import Grouping, broadcast, fields, local, shuffle
 from tailrace.topology import Edge, Operator, Role, Stream, Topology, union
 from tailrace.topology.validation import validate
-
-
-class AnySource:
-    replayable = True
-
-    def splits(self, tasks: int) -> list[str]:
-        return [str(task) for task in range(tasks)]
-
-    def open(self, start: Any) -> Any:
-        raise NotImplementedError
-
-
-class AnySink:
-    def __init__(self, committing: bool = False) -> None:
-        self.committing = committing
-
-    def open(self, context: Any) -> Any:
-        raise NotImplementedError
 
 
 @pytest.fixture
