@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,9 @@ from kit.runs import assert_same_rows, durable, finish, read_jsonl, received, ru
 from tailrace.testing.processes import wait_until
 
 
-def slow(number: int) -> int:
+def slow(number: int) -> tuple[int, str]:
     time.sleep(0.0025)
-    return number
+    return number, threading.current_thread().name
 
 
 def itself(number: int) -> int:
@@ -28,7 +29,10 @@ def test_a_fused_sink_moves_with_its_task(tmp_path: Path) -> None:
     slowed = numbers.map("slow", slow, tasks=10, grouping=tr.fields(itself))
     slowed.sink("out", tr.to_jsonl(tmp_path / "out", roll_seconds=0.004), tasks=10, grouping=tr.local())
     topology.run(workers=2).awaitTermination(120)
-    assert_same_rows(read_jsonl(tmp_path / "out"), range(600))
+    rows = read_jsonl(tmp_path / "out")
+    assert_same_rows((number for number, _ in rows), range(600))
+    threads = {thread for _, thread in rows}
+    assert "shared" in threads and any(thread.startswith("slow/") for thread in threads), "some have moved"
 
 
 def trickle(split: int, splits: int) -> Iterator[int]:

@@ -15,6 +15,7 @@ import tailrace as tr
 from kit.runs import (
     Script,
     add_one,
+    assert_none_left,
     assert_same_rows,
     finish,
     homes,
@@ -180,7 +181,7 @@ if __name__ == "__main__":
 """
 
 
-def test_nothing_is_left_when_the_driver_is_killed(tmp_path: Path) -> None:
+def test_nothing_is_left_when_the_driver_is_killed(tmp_path: Path, mark: str) -> None:
     """A segment has a name until all that share it have mapped it. Whoever dies later can leave none."""
     with Script(tmp_path, DRIVER) as driver:
         run_id = driver.line_with("started").split()[1]
@@ -188,7 +189,8 @@ def test_nothing_is_left_when_the_driver_is_killed(tmp_path: Path) -> None:
         while not segments(run_id):  # without a pause: there are names for a tenth of a second
             assert time.monotonic() < deadline, "no segment was ever seen"
         driver.kill()
-    wait_until(lambda: not segments(run_id), 12, "segments to be gone")
+    assert_none_left(mark)
+    assert not segments(run_id), "the workers have left, and names are still there"
 
 
 def test_without_an_operator_that_may_share_or_shared_memory_a_run_is_refused() -> None:

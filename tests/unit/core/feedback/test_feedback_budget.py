@@ -287,3 +287,9 @@ def test_a_task_that_may_not_tell_yet_sleeps_until_it_may() -> None:
     assert desk.host.has_work
     desk.step(1)
     assert not desk.halves.pending
+
+
+def test_what_tuples_wait_for_leaves_less_for_what_is_urgent() -> None:
+    budget = FeedbackBudget()
+    budget.spend_within_bound(SECOND_NS, DAY_NS)
+    assert budget.free_ns < DAY_NS < budget.bound_ns == budget.urgent_ns < budget.ample_ns

@@ -205,3 +205,12 @@ def test_nobody_waits_forever_between_threads(turn: int, short_turns: None) -> N
                     awake[waiting.pop()].set()
     assert not stuck
     assert ran == {str(sender): each for sender in range(senders)}
+
+
+def test_a_queue_that_its_task_keeps_empty_grows_to_its_limit() -> None:
+    desk = Desk()
+    for _ in range(8):
+        assert desk.rounds.room("only") == ANY
+    while desk.rounds.room("only") == ANY:
+        desk.queue.append("only")
+    assert len(desk.queue) == LIMIT > FIRST_QUEUE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.messages import Persist, Position
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, TailraceError
 from tailrace.runtime.connectors import from_iterable, to_list
 from tailrace.runtime.driver import checkpoint_writer as module
 from tailrace.runtime.driver.checkpoint import Checkpoint
@@ -56,23 +57,35 @@ def test_an_order_returns_before_it_is_written(tmp_path: Path, plan: Plan, monke
     again.close()
 
 
-def test_what_went_wrong_is_told(tmp_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("cause", "kind", "text"),
+    [
+        (OSError(28, "no space"), OptionError, r"\[Errno 28\] no space: .*; is its folder there, and is there space\?"),
+        (ValueError("odd"), TailraceError, r"ValueError\('odd'\)"),
+    ],
+)
+def test_what_went_wrong_is_told(
+    tmp_path: Path,
+    plan: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+    cause: Exception,
+    kind: type[Exception],
+    text: str,
+) -> None:
     checkpoint = Checkpoint(tmp_path, plan)
     done: list[Exception | None] = []
     storer = CheckpointWriter(checkpoint, done.append)
     storer.start()
 
     def fail(number: int) -> None:
-        raise OSError(28, "No space left on device")
+        raise cause
 
     monkeypatch.setattr(os, "fsync", fail)
     storer.order(Persist({0: Position(3, None)}, 7))
     wait_until(lambda: bool(done), 10, "the answer")
     storer.close()
     (error,) = done
-    assert isinstance(error, OptionError)
-    assert str(error).startswith("checkpoint cannot be written: [Errno 28] No space left on device")
-    assert str(error).endswith("; is its folder there, and is there space?")
+    assert type(error) is kind and re.fullmatch(f"checkpoint cannot be written: {text}", str(error))
 
 
 def test_a_checkpoint_is_locked_until_the_last_write_is_done(

@@ -148,6 +148,17 @@ def test_the_tasks_beside_a_call_that_does_not_return_go_on_in_another_thread(ga
     floor.close()
 
 
+@pytest.mark.parametrize("busy_since_ns", [0, 3 * SECOND_NS], ids=["idle", "in another call"])
+def test_a_call_that_returns_while_it_is_looked_at_is_left_alone(busy_since_ns: int) -> None:
+    """``look`` finds an old call; when it has the runner's lock that call is over."""
+    detached: list[Any] = []
+    runner = SimpleNamespace(run_lock=threading.Lock(), call_site_of=lambda host: None)
+    host: Any = SimpleNamespace(label="work/0", shared=True, oldest_call_ns=1, runner=runner)
+    host.busy_since_ns, host.snapshot_while_busy = busy_since_ns, lambda now_ns: None
+    StuckCalls(detached.append, lambda topic, text: None).look([host], 3 * SECOND_NS + 1)
+    assert not detached and not runner.run_lock.locked()
+
+
 def test_a_stuck_task_is_shown_as_busy(gate: threading.Event) -> None:
     floor = _floor_with_a_stuck_call(gate, [])
     floor.give(1, "waits")

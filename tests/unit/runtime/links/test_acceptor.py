@@ -106,6 +106,7 @@ def test_a_handshake_has_a_deadline_as_a_whole(house: House, monkeypatch: pytest
 
 def test_when_too_many_are_under_way_the_oldest_goes(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 5)
+    monkeypatch.setattr(module, "LOOK_S", 60)  # whoever comes makes the oldest go, not the next look
     strangers = [house.knock() for _ in range(20)]
     assert house.answers()
     wait_until(lambda: len(house.acceptor._under_way) <= 5, 10, "the oldest to go")

@@ -20,6 +20,7 @@ from tailrace.runtime.links.auth import Contact, accept, answer, dial, new_secre
 from tailrace.runtime.links.channels import Channel, SocketWriter, writer_of
 from tailrace.runtime.links.control import ControlConnection
 from tailrace.runtime.links.frames import BUNDLES, MESSAGE, FrameReader, frame
+from tailrace.runtime.links.seals import seals_of
 from tailrace.testing.processes import wait_until
 
 HELLO = {"role": "worker", "worker": 0, "epoch": 1}
@@ -166,3 +167,17 @@ def test_who_claims_to_be_near_and_is_not_is_refused() -> None:
 def test_what_stays_here() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as near:
         assert stays_here(near)
+
+
+def test_a_seal_counts_in_one_direction_of_one_connection_alone() -> None:
+    """A frame that is sent back to its sender, or into another connection of the same run, is not authentic."""
+    secret, challenges = new_secret(), (b"d" * 32, b"a" * 32)
+    dialer, acceptor = (seals_of(secret, challenges, dialed) for dialed in (True, False))
+    for one, other in ((dialer, acceptor), (acceptor, dialer)):
+        seal = one.sending.of(b"head", b"payload")
+        other.receiving.check(seal, b"head", b"payload")
+        later = [seals_of(secret, again, other is dialer) for again in ((b"e" * 32, b"a" * 32), (b"d" * 32, b"b" * 32))]
+        strangers = seals_of(new_secret(), challenges, other is dialer)
+        for wrong in (one.receiving, strangers.receiving, *(seals.receiving for seals in later)):
+            with pytest.raises(ProtocolError, match="a frame is not authentic"):
+                wrong.check(seal, b"head", b"payload")
