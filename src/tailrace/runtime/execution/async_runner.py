@@ -75,7 +75,7 @@ class AsyncRunner(Runner):
         return None if call is None else CallSite(operator, int(task), shorten(call.value), "")
 
     def _oldest_call(self) -> Call | None:
-        """From any thread."""
+        """The oldest call that is under way. From any thread."""
         started = [call for call in tuple(self._calls.values()) if call.started_ns]
         return min(started, key=lambda call: call.started_ns, default=None)
 

@@ -58,7 +58,7 @@ class Commits:
             sink.hurry()
 
     def _carry_out(self, sink: CommitSinkStage, carry_out: Callable[[], None]) -> None:
-        """In a thread of its own. The task's thread deals with the outcome, an error too."""
+        """Runs in a thread of its own. The task's thread deals with the outcome, also with an error."""
         running.label = self._label
         began_ns = system_clock()
         try:

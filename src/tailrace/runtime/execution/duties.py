@@ -1,4 +1,4 @@
-"""What a task does now and again, whether tuples come or not: reports to the coordinator, and snapshots of counters."""
+"""The recurring duties of a task, whether tuples come or not: reports to the coordinator, snapshots of its counters."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Mailbox(Protocol):
 
     task: Task
     bundle_bytes: int  # a running average; a lost update does no harm
-    waiting: set[EventLoop]  # of senders that found the queue full
+    waiting: set[EventLoop]  # loops of senders that found the queue full
 
     @property
     def runner(self) -> EventLoop | None: ...
@@ -95,7 +95,7 @@ class Mailbox(Protocol):
 
 
 class OutputQueue(Protocol):
-    """Where a task leaves its bundles for other workers while a send loop sends them. Used by the task's thread."""
+    """A task's bundles for other workers, while a send loop sends them. Used by the task's thread."""
 
     queue: OutgoingQueue
     links: OutLinks  # which belong to the thread of the send loop
@@ -114,7 +114,7 @@ class OutputQueue(Protocol):
 
 
 class NodeQueuePort(Protocol):
-    """Where senders leave tuples for whichever task of the machine is free first. For any thread."""
+    """A queue of the machine: whichever of its tasks is free first runs the tuples in it. For any thread."""
 
     portion: int  # tuples that a task takes at once
     largest: int  # bytes in a record

@@ -59,11 +59,11 @@ class Sender:
         self._links = OutLinks(services, post)
         self._unsendable = Unsendable(task, services)
         self._output: OutputQueue | None = None  # takes the bundles for other workers; None: the sender's own links
-        self._wanted_output: OutputQueue | None = None  # what shall take them
+        self._wanted_output: OutputQueue | None = None  # the one that shall take them; it differs during a change
         self._returning = False  # the links are on their way back from the send loop
         self._loop: EventLoop | None = None
         self._bundle_bytes = FIRST_GUESS
-        self._message_bytes = 0  # of a feedback message that travels with tuples, on average
+        self._message_bytes = 0  # the average size of a feedback message that travels with tuples
         self._unmeasured = 0  # frames until the next measurement of it
         self._unput: dict[Lane, tuple[NodeQueuePort, bytes]] = {}  # payloads that a node's queue had no room for
         self._uncancelled: dict[int, list[int]] = {}  # cancelled emissions, by a task of the worker to be told

@@ -72,7 +72,7 @@ class TaskHost:
         self.worked_ns = 0  # wall time since its runner last asked
         self.cpu_ns = 0  # its share of the runner's CPU time
         self.bundle_bytes = 1  # a running average; written by neighbours too, and a lost update does no harm
-        self.waiting: set[EventLoop] = set()  # of senders that found the queue full
+        self.waiting: set[EventLoop] = set()  # loops of senders that found the queue full
         self.shared_input: SharedInput | None = None  # in place of its own queue and links
         self.snapshots: list[TaskSnapshot] = []
         self.input = TaskInput(self, services)

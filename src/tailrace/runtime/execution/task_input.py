@@ -23,7 +23,7 @@ class TaskInput:
     def __init__(self, mailbox: Mailbox, services: WorkerServices) -> None:
         task = mailbox.task
         self.rounds = Rounds(lambda: len(task.queue), lambda: bundle_limit(mailbox.bundle_bytes))
-        self.deferred: DeferredLinks | None = None  # those of a source, which gets acks from all tasks
+        self.deferred: DeferredLinks | None = None  # only a source has them: it gets acks from all tasks
         if task.owns_roots:
             self.deferred = DeferredLinks(services, lambda: task.needs_acks_now)
         self.bundle_links = BundleLinks(services, self.rounds, self.read_bundles, partial(Task.receive, task))
@@ -63,7 +63,7 @@ class TaskInput:
         return bundles
 
     def decode(self, payload: memoryview) -> list[Any]:
-        """From any thread."""
+        """Decode the bundles in a payload. From any thread."""
         try:
             bundles = decode_bundles(payload)
         except ProtocolError:

@@ -24,7 +24,7 @@ LOOK_S = 0.5
 """How often to look for handshakes that take too long."""
 
 Serve = Callable[[], None]
-"""What to do after a handshake."""
+"""An action to carry out after a handshake."""
 
 
 class Acceptor:

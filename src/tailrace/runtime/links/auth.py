@@ -30,7 +30,7 @@ GREETING = b"greeting"
 """Part of the seal of a hello and of a reply. No frame begins with it, so none can pass for either."""
 
 TIMEOUT_S = 5.0
-"""For a whole handshake, which needs two round trips and hardly any computing."""
+"""The deadline of a whole handshake, which needs two round trips and hardly any computing."""
 
 
 def new_secret() -> bytes:
@@ -52,7 +52,7 @@ class Contact:
 
     @property
     def link_seals(self) -> Seals | None:
-        """For the frames of a link. Within a machine there are none: who can change frames there can do anything."""
+        """Seals for link frames; None within a machine, where an attacker who can change frames can do anything."""
         return None if self.same_machine else self.seals
 
 

@@ -23,8 +23,8 @@ from tailrace.runtime.links.frames import check_size, frame
 from tailrace.runtime.links.seals import Seal, Seals
 
 RING_BYTES = {"bundles": 256 << 10, "acks": 64 << 10, "feedback": 64 << 10, "queue": 1 << 20}
-"""By kind of link. A receiver that keeps up needs little, and bytes that wait in a ring are latency. The queue of a
-node is larger: it is the only queue that its tasks have."""
+"""The size of a ring, by kind of link. A receiver that keeps up needs little, and bytes that wait there are latency.
+The queue of a node is larger: it is the only queue that its tasks have."""
 
 SHAPES = {"queue": layout.SHARED}
 """Kinds with many writers and many readers."""

@@ -25,14 +25,14 @@ from tailrace.runtime.links.link_watch import LinkWatch, keep_alive
 DIALERS = 8
 RETRY_S = 0.05
 LONGEST_RETRY_S = 1.0
-"""Between two attempts to reach a worker: at first, and at most. It takes as long to notice that a cut is mended."""
+"""The wait between two attempts to reach a worker: the first, and the longest. A mended cut goes unnoticed as long."""
 
 SAY_AFTER_S = 4.0
 SAY_AGAIN_S = 300.0
 """How long a worker cannot be reached before the user is told, and until the user is told again."""
 
 LOOK_S = 1.0
-"""Between two looks at all connections. A look at one takes a microsecond or two."""
+"""How often all connections are looked at. A look at one takes a microsecond or two."""
 
 Done = Callable[[Channel | None], None]
 

@@ -29,7 +29,7 @@ OnFrame = Callable[[int, memoryview], Any]
 
 
 class LinkOwner(Protocol):
-    """What opens, watches and closes outgoing links."""
+    """The object that opens, watches and closes outgoing links."""
 
     post: Post
 
@@ -219,7 +219,7 @@ class RingInLink(InLink):
         assert channel.ring is not None
         self._ring: RingPart = channel.ring
         self._core = Pair(channel.ring.segment.memory)
-        self._parts: list[bytes] = []  # of a frame that takes several records
+        self._parts: list[bytes] = []  # the records so far of a frame that takes several
         self._parts_bytes = 0
         self._closed = False
 

@@ -35,8 +35,8 @@ def keep_alive(connection: socket.socket, timeout_s: float) -> None:
 class Progress:
     """The state of a connection, as the kernel sees it."""
 
-    retransmits: int  # of the same bytes, in a row
-    probes: int  # of a closed window, unanswered
+    retransmits: int  # how often the same bytes were sent again, in a row
+    probes: int  # unanswered probes of a closed window
     unacked: int
     last_ack_ms: int  # since the peer's kernel last answered
 
@@ -97,7 +97,7 @@ def _stands_still(connection: socket.socket, timeout_s: float) -> bool:
     try:
         progress = progress_of(connection)
     except OSError:
-        return False  # it has been closed meanwhile
+        return False  # the connection has been closed meanwhile
     return progress is not None and progress.stands_still(timeout_s)
 
 

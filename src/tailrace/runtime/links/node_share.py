@@ -18,7 +18,7 @@ from tailrace.errors import ProtocolError, SegmentError
 from tailrace.runtime.links.peers import Peers
 
 RETRY_S = (0.02, 1.0)
-"""Between questions to a maker that has made nothing yet: at first, and at most."""
+"""The wait between two questions to a maker that has made nothing yet: the first one, and the longest."""
 
 Made = TypeVar("Made")
 

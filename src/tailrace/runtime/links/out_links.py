@@ -22,7 +22,7 @@ class OutLinks:
 
     def __init__(self, peers: Peers, post: Post) -> None:
         self._peers = peers
-        self.post = post  # to the thread that may use the links
+        self.post = post  # leads to the thread that may use the links
         self._links: dict[tuple[str, int], OutLink] = {}
         self._loop: EventLoop | None = None
 

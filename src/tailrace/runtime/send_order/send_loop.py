@@ -33,7 +33,7 @@ SLICE_NS = 500 * MICROSECOND_NS
 """How long it sends before tasks get their turn."""
 
 BYTE_NS = 8
-"""What it takes to send a byte where no limit is known: a gigabit per second."""
+"""The time to send a byte where no limit is known: that of a gigabit per second."""
 
 BUSY_NS = 50 * MICROSECOND_NS
 """How long to wait when another worker holds the shared words. It holds them for microseconds."""

@@ -25,7 +25,7 @@ class SharedWords:
     """Mapped words, all 0 at first. One thread of each process may use the lock."""
 
     def __init__(self, number: int, nonce: str) -> None:
-        self.number = number  # of the file
+        self.number = number  # the file number
         self.nonce = nonce
         self._memory = mmap.mmap(number, os.fstat(number).st_size)
         self._view = memoryview(self._memory).cast("q")

@@ -58,7 +58,7 @@ class NodeQueue:
 
         self.group = group
         self.part = part
-        self.hand_over: HandOver = _hand_over_none  # to tasks of this worker that could begin at once
+        self.hand_over: HandOver = _hand_over_none  # gives bundles to tasks of this worker that could begin at once
         self.new_id = Random(os.urandom(16)).getrandbits
         self.largest = part.piece
         self.portion = batch or 1  # tuples in a record, as published by the consumers
@@ -214,7 +214,7 @@ class BellListener:
         self._bell = bell  # a number of its own, as a loop knows files by their number
         self._on_bell = on_bell
         self._listening = False
-        self._counted = False  # as a sleeper
+        self._counted = False  # the ring counts it as a sleeper
         loop.sleep_hooks.append(self)
         self.listen(True)
 

@@ -53,7 +53,7 @@ class OperatorQueue(NodeShare[RingPart]):
         self.operator = operator
         self.queue: NodeQueue | None = None
         self._run = run
-        self._pool = pool  # of this worker's tasks
+        self._pool = pool  # the tasks of this worker that draw from it
         self._lock = lock  # for the group, the queue and the rest
         self._changed = changed
         self._say_no_queue = say_no_queue

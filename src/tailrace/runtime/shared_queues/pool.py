@@ -6,7 +6,7 @@ When their calls prove long, all of them leave it together, and a runner without
 It hands bundles to tasks that sleep, which costs a wake-up between threads, little compared to a long call.
 
 Every put wakes as many sleeping tasks as there are portions in it, and a task looks into the queue before it sleeps.
-So no task sleeps while tuples wait, except one whose output is held back, and that one passes its wake-up on.
+Therefore no task sleeps while tuples wait, except one whose output is held back, and that one passes its wake-up on.
 
 If there is a queue of the whole node behind the pool's own, tuples go there, for the first task of the node that is
 free. Only if nothing waits there, and a task of the pool could begin at once, does that task get them by reference.
@@ -59,7 +59,7 @@ class Pool:
         self._new_runner = new_runner  # makes one that is yet to be started
         self._has_intake = False  # the runner runs none of the tasks
         self._leftover: NodeQueue | None = None  # a switched-off queue to be emptied
-        self._listener: BellListener | None = None  # of that
+        self._listener: BellListener | None = None  # to the bell of that queue
         self._turn = 0  # which task gets the next record of it
         self._waking = threading.Lock()  # or two threads would count on the same sleeping task
         self.members = tuple(PoolMember(self, host, services) for host in hosts)
@@ -301,7 +301,7 @@ class PoolMember:
     # -- links, by the thread that reads them unless said otherwise
 
     def take_link(self, channel: Channel, worker: int, epoch: int) -> None:
-        """From any thread."""
+        """Read this link. From any thread."""
         self._pool.post(partial(self._take_link, channel, worker, epoch))
 
     def _take_link(self, channel: Channel, worker: int, epoch: int) -> None:

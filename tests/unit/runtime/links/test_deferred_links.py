@@ -1,4 +1,4 @@
-"""A source takes acks in when it works anyway, and is woken for them only while it is in a hurry."""
+"""A source processes acks when it works anyway, and is woken for them only while it needs them at once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Desk:
         self.runner = Stepped("s/0")
         self.runner.adopt(self.host)
         near, far = socket.socketpair()
-        offer = offer_ring("patient", "acks")
+        offer = offer_ring("deferred", "acks")
         taken = take_ring(offer.segment.path.name, offer.segment.nonce.hex())
         offer.withdraw()
         self.link = OutLink("acks", 0, 0, lambda epoch: None)
@@ -132,7 +132,7 @@ def hedging(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("reason", [no_room, drained, asked_to_pass_a_barrier, hedging])
-def test_a_source_in_a_hurry_is_woken(desk: Desk, reason: Callable[[Desk], None]) -> None:
+def test_a_source_that_needs_acks_now_is_woken(desk: Desk, reason: Callable[[Desk], None]) -> None:
     reason(desk)
     emitted = desk.task.ledger.pending
     assert desk.runner.prepare_sleep()
@@ -143,7 +143,7 @@ def test_a_source_in_a_hurry_is_woken(desk: Desk, reason: Callable[[Desk], None]
     assert desk.complete == emitted
 
 
-def test_a_source_in_a_hurry_does_not_lie_down_before_an_ack_that_is_there(desk: Desk) -> None:
+def test_a_source_that_needs_acks_now_does_not_sleep_before_an_ack_that_is_there(desk: Desk) -> None:
     no_room(desk)
     emitted = desk.task.ledger.pending
     desk.link.send(ACKS, encode_folds(desk.ack(), system_clock()))
