@@ -12,10 +12,10 @@ from unittest.mock import patch
 from broken_protocol import Patch, together
 
 from tailrace.clock import MILLISECOND_NS
+from tailrace.core.emissions import is_hedge
 from tailrace.core.feedback.receiver import FeedbackReceiver
 from tailrace.core.feedback.sender import FeedbackSender
 from tailrace.core.hedging.races import HedgeRaces
-from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.coordinator import Coordinator
 from tailrace.core.protocol.ledger import Ledger, Root
 from tailrace.core.protocol.messages import Member
@@ -134,7 +134,7 @@ def hedges_survive_recovery() -> Patch:
     def completed(self: HedgeRaces, root: Root) -> bool:
         winner = self._ledger.completed_by(root)
         self._cancels.extend(emission for emission in root.emissions if emission != winner)
-        return winner >= HEDGE
+        return is_hedge(winner)
 
     return patch.object(HedgeRaces, "completed", completed)
 

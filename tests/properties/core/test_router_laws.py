@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.plan import EdgePlan
 from tailrace.core.protocol.lineage import broadcast_lineages, child_lineages
 from tailrace.core.routing.router import MAX_BUNDLE, Lane, LaneOut
@@ -68,8 +69,9 @@ def check_bundles(route: LaneOut, ids: int, with_lineages: bool) -> None:
     bundles = [bundle for lane in route.lanes for bundle in lane.bundles]
     assert ids == reduce(xor, (bundle[3] for bundle in bundles), 0)
     assert len({bundle[3] for bundle in bundles}) == len(bundles)
-    for emission, split, offset, _, lineages, values in bundles:
+    for emission, split, offset, _, lineages, values, origin, attached in bundles:
         assert (emission, split, offset) == (7, 2, 99)
+        assert (origin, attached) == (None, None)
         assert 0 < len(values) <= MAX_BUNDLE
         if with_lineages:
             assert lineages is not None and len(lineages) == len(values)
@@ -143,8 +145,8 @@ def test_a_key_stays_with_its_task_from_call_to_call() -> None:
 
 def test_a_lane_is_emptied_by_taking() -> None:
     lane = Lane(0, 4)
-    lane.bundles.append((1, 2, 3, 4, None, ["a"]))
-    assert lane.take() == [(1, 2, 3, 4, None, ["a"])] and lane.take() == []
+    lane.bundles.append(new_bundle(1, 2, 3, 4, None, ["a"]))
+    assert lane.take() == [new_bundle(1, 2, 3, 4, None, ["a"])] and lane.take() == []
 
 
 def test_a_grouping_may_broadcast_some_values_only() -> None:

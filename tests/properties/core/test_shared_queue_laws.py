@@ -15,10 +15,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.bundles import divided, new_bundle
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
-from tailrace.core.queues.shared import PORTION_NS, SharedQueue, divided, portions
+from tailrace.core.queues.shared import PORTION_NS, SharedQueue, portions
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.deferred import AsyncTask
 from tailrace.policy import Grouping, least_work, shuffle
@@ -75,9 +76,8 @@ class Drawing:
     def arrive(self, task: int, emission: int, tuples: int) -> None:
         first = sum(len(bundle[5]) for bundle in self.put)
         numbers = list(range(first, first + tuples))
-        bundle: tuple[Any, ...] = (emission, 0, emission, 1 << (len(self.put) + 70), numbers, numbers)
-        if self._tracked:
-            bundle = (*bundle, (0, 0, 0), None)
+        origin = (0, 0, 0) if self._tracked else None
+        bundle = new_bundle(emission, 0, emission, 1 << (len(self.put) + 70), numbers, numbers, origin)
         self.put.append(bundle)
         self.tasks[task].receive([bundle])
 
@@ -193,7 +193,8 @@ def test_threads_draw_each_tuple_once() -> None:
     queue = SharedQueue(Random(1), clock, threading.Lock())
     owner: Any = object()
     bundles = [
-        (n, 0, n, Random(n).getrandbits(64), None, [(n, part) for part in range(1 + n % 7)]) for n in range(3_000)
+        new_bundle(n, 0, n, Random(n).getrandbits(64), None, [(n, part) for part in range(1 + n % 7)])
+        for n in range(3_000)
     ]
     drawn: list[list[Any]] = [[] for _ in range(4)]
     over = threading.Event()
@@ -228,12 +229,12 @@ def test_portions_hold_each_tuple_once_and_no_more_than_asked_for(sizes: list[in
     rng = Random(seed)
     values = iter(range(sum(sizes)))
     bundles = [
-        (number, 0, 0, rng.getrandbits(64), None, [next(values) for _ in range(size)])
+        new_bundle(number, 0, 0, rng.getrandbits(64), None, [next(values) for _ in range(size)])
         for number, size in enumerate(sizes)
     ]
     found = portions(bundles, most, rng.getrandbits)
     assert [value for part in found for bundle in part for value in bundle[5]] == list(range(sum(sizes)))
     counts = [sum(len(bundle[5]) for bundle in part) for part in found]
     assert all(count == most for count in counts[:-1]) and all(0 < count <= most for count in counts[-1:])
-    for emission, _, _, ack, _, _ in bundles:
+    for emission, _, _, ack, *_ in bundles:
         assert reduce(xor, (bundle[3] for part in found for bundle in part if bundle[0] == emission)) == ack

@@ -14,10 +14,21 @@ from random import Random
 from typing import Any
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, Clock
+from tailrace.core.bundles import (
+    ATTACHED,
+    FEEDBACK,
+    ORIGIN,
+    VALUES,
+    VERSION,
+    Bundle,
+    FeedbackMessage,
+    Origin,
+    is_feedback,
+    tuples_in,
+)
 from tailrace.core.feedback.budget import FeedbackBudget
 from tailrace.core.feedback.runs import Arrival, Run, came, joined
 from tailrace.core.plan.plan import EdgePlan, Plan
-from tailrace.core.routing.router import NOTE, UNTRACKED, FeedbackMessage, Origin
 from tailrace.errors import TailraceError, shorten
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.groupings.feedback import Message, Receiver, has_feedback
@@ -112,7 +123,7 @@ class FeedbackReceiver:
         Not the bundles themselves are kept until then: they are gone from the cache when they have been run.
         """
         if self._deaf and not mixed:
-            self._unheard.append(sum([len(item[5]) for item in items]))
+            self._unheard.append(tuples_in(items))
             return
         at_ns = self._clock()
         parts = came(items)
@@ -127,20 +138,18 @@ class FeedbackReceiver:
         """A tuple has been run. The halves hear of it when the task looks up."""
         self._ran((origin, (value,), None if message is None else (message,), (duration_ns,)), duration_ns)
 
-    def executed_all(self, bundle: Sequence[Any], durations: Sequence[int], whole_ns: int) -> None:
+    def executed_all(self, bundle: Bundle, durations: Sequence[int], whole_ns: int) -> None:
         """A bundle has been run; what took longer than the calls themselves is shared out evenly."""
-        values = bundle[5]
-        origin, said = (None, None) if len(bundle) == UNTRACKED else (bundle[6], bundle[7])
+        values, origin, said = bundle[VALUES], bundle[ORIGIN], bundle[ATTACHED]
         if len(values) == 1:
             self._ran((origin, values, said, (whole_ns,)), whole_ns)
             return
         rest_ns = max(0, whole_ns - sum(durations)) // len(values)
         self._ran((origin, values, said, [duration_ns + rest_ns for duration_ns in durations]), whole_ns)
 
-    def dropped_all(self, bundle: Sequence[Any]) -> None:
+    def dropped_all(self, bundle: Bundle) -> None:
         """A bundle has been thrown away."""
-        origin, said = (None, None) if len(bundle) == UNTRACKED else (bundle[6], bundle[7])
-        self._ran((origin, bundle[5], said, None), 0)
+        self._ran((bundle[ORIGIN], bundle[VALUES], bundle[ATTACHED], None), 0)
 
     def _ran(self, run: Run, busy_ns: int) -> None:
         if not self._untold:
@@ -217,8 +226,8 @@ class FeedbackReceiver:
             self._feedback_budget.told()
 
     def _came(self, part: Any, at_ns: int) -> None:
-        if len(part) == NOTE:
-            self._tell(part[2], self._heard, part, at_ns)
+        if is_feedback(part):
+            self._tell(part[VERSION], self._heard, part, at_ns)
             return
         self._queued += part[1]
         if part[0] is not None:
@@ -288,7 +297,7 @@ class FeedbackReceiver:
         )
 
     def _heard(self, note: FeedbackMessage, now_ns: int) -> None:
-        edge, sender, _, message = note
+        _, edge, sender, _, message = note
         self._halves[edge].hear(sender, message, now_ns)
 
     def _post(self) -> None:
@@ -297,6 +306,8 @@ class FeedbackReceiver:
             if outbox:
                 first = self._first[edge]
                 for sender, message in outbox:
-                    self.notes.setdefault(first + sender, []).append((edge, self._task, self.version, message))
+                    self.notes.setdefault(first + sender, []).append(
+                        (FEEDBACK, edge, self._task, self.version, message)
+                    )
                 self._counters.feedback_messages += len(outbox)
                 outbox.clear()

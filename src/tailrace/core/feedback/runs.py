@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tailrace.core.routing.router import NOTE, UNTRACKED, FeedbackMessage, Origin
+from tailrace.core.bundles import ATTACHED, EMISSION, FEEDBACK, ORIGIN, VALUES, FeedbackMessage, Origin
 from tailrace.policy.groupings.feedback import Message
 
 Came = tuple[Origin | None, int, Sequence[Message | None] | None]
@@ -25,22 +25,18 @@ def came(items: Iterable[Any]) -> list[Came | FeedbackMessage]:
     last: Origin | None = None  # of the tuples counted and not yet in there
     tuples = 0
     for item in items:
-        if len(item) > UNTRACKED and item[7] is None:
-            if item[6] is not last:
+        feedback = item[EMISSION] == FEEDBACK
+        if not feedback and item[ATTACHED] is None and item[ORIGIN] is not None:
+            if item[ORIGIN] is not last:
                 if last is not None:
                     found.append((last, tuples, None))
-                last, tuples = item[6], 0
-            tuples += len(item[5])
+                last, tuples = item[ORIGIN], 0
+            tuples += len(item[VALUES])
             continue
         if last is not None:
             found.append((last, tuples, None))
             last = None
-        if len(item) == NOTE:
-            found.append(item)
-        elif len(item) == UNTRACKED:
-            found.append((None, len(item[5]), None))
-        else:
-            found.append((item[6], len(item[5]), item[7]))
+        found.append(item if feedback else (item[ORIGIN], len(item[VALUES]), item[ATTACHED]))
     if last is not None:
         found.append((last, tuples, None))
     return found

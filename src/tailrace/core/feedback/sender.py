@@ -13,11 +13,12 @@ from random import Random
 from typing import Any
 
 from tailrace.clock import Clock
+from tailrace.core.bundles import FEEDBACK, VALUES, Bundle, Origin
 from tailrace.core.failures import CAUGHT
 from tailrace.core.feedback.budget import FeedbackBudget
 from tailrace.core.plan.plan import EdgePlan
 from tailrace.core.protocol.lineage import broadcast_lineages, child_lineages
-from tailrace.core.routing.router import MAX_BUNDLE, Bundle, FeedbackLane, LaneOut, Origin
+from tailrace.core.routing.router import MAX_BUNDLE, FeedbackLane, LaneOut
 from tailrace.metrics.counters import EdgeState, TaskCounters
 from tailrace.policy.groupings.api import ALL, FIRST, HELD
 from tailrace.policy.groupings.feedback import FeedbackChooser, Message, has_feedback
@@ -88,7 +89,7 @@ class FeedbackSender(LaneOut):
     def _offer_line(self) -> None:
         line, self.line = self.line, deque()
         self._half.tick(self._clock())
-        choices = self._half.choose_many([bundle[5][0] for bundle in line])
+        choices = self._half.choose_many([bundle[VALUES][0] for bundle in line])
         attached = self._take_attached()
         for position, (bundle, choice) in enumerate(zip(line, choices, strict=True)):
             if choice >= 0:
@@ -144,7 +145,8 @@ class FeedbackSender(LaneOut):
         if len(choices) == 1 and choices[0] != ALL:
             ack = self._new_id(64)
             if choices[0] < 0:
-                self._join_line((emission, split, offset, ack, lineages, values), choices[0], attached.get(0))
+                held = (emission, split, offset, ack, lineages, values, None, None)
+                self._join_line(held, choices[0], attached.get(0))
             else:
                 said = [attached[0]] if attached else None
                 lane = self._ways[choices[0]]
@@ -171,8 +173,8 @@ class FeedbackSender(LaneOut):
                 ack = self._new_id(64)
                 acks ^= ack
                 named = None if lineages is None else [lineages[position]]
-                bundle = (emission, split, offset, ack, named, [values[position]])
-                self._join_line(bundle, choice, attached.get(position))
+                held = (emission, split, offset, ack, named, [values[position]], None, None)
+                self._join_line(held, choice, attached.get(position))
             else:
                 for task in range(len(self.lanes)) if choice == ALL else (choice,):
                     dealt.setdefault(task, []).append(position)
@@ -189,7 +191,8 @@ class FeedbackSender(LaneOut):
     def _release(self, bundle: Bundle, choice: int, message: Message | None) -> None:
         assert choice != ALL, "a tuple in line has one ack id, so it can go to one task only"
         said = None if message is None else [message]
-        self._ways[choice].bundles.append((*bundle, self._origin, said))
+        emission, split, offset, ack, lineages, values, _, _ = bundle
+        self._ways[choice].bundles.append((emission, split, offset, ack, lineages, values, self._origin, said))
 
     # -- talking
 
@@ -229,7 +232,7 @@ class FeedbackSender(LaneOut):
         outbox = self._half.outbox
         if outbox:
             for task, message in outbox:
-                self._ways[task].bundles.append((self.edge.index, self._sender, self.version, message))
+                self._ways[task].bundles.append((FEEDBACK, self.edge.index, self._sender, self.version, message))
             self._counters.feedback_messages += len(outbox)
             outbox.clear()
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from tailrace.core.emissions import is_hedge, race_until
 from tailrace.core.plan.plan import Plan
-from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.ledger import Ledger, Root
 from tailrace.errors import OptionError
 from tailrace.metrics.counters import TaskCounters
@@ -99,9 +99,9 @@ class HedgingController:
         emissions = sum(len(root.emissions) for root in self._ledger if not root.complete_ns)
         assert all(len(edge) <= emissions for edge in self._edges), "a root has a place that is complete"
         for root in self._ledger:
-            hedges = [emission for emission in root.emissions if emission >= HEDGE]
+            hedges = [emission for emission in root.emissions if is_hedge(emission)]
             assert len(hedges) == root.hedges <= MOST_HEDGES, f"hedges of one root: {len(hedges)}"
-            assert all(hedge - HEDGE in root.emissions for hedge in hedges)
+            assert all(set(race_until(hedge)) <= set(root.emissions) for hedge in hedges)
 
 
 # -- where hedging is allowed

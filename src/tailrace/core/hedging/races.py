@@ -1,8 +1,8 @@
 """Races: incarnations of one root that are under way at once because it was late. The first to be complete counts.
 
 A hedge is an emission like any other, with registers of its own: any incarnation may complete its root and make it
-durable, and a committing sink drops whichever copies of a row come later. Its number is that of the emission it races
-and ``HEDGE``, or twice that: whoever has a bundle of one knows the others.
+durable, and a committing sink drops whichever copies of a row come later. Its number tells which
+emission it races (``tailrace.core.emissions``).
 
 When one of a race is complete the others are cancelled: what is queued of them is thrown away unrun, whatever has
 become of the rule that wanted them. Law: an incarnation is cancelled only if another of the same race is complete, and
@@ -12,7 +12,7 @@ then only the new one can.
 
 from __future__ import annotations
 
-from tailrace.core.protocol.acks import HEDGE
+from tailrace.core.emissions import is_hedge, race_until
 from tailrace.core.protocol.ledger import Ledger, Root
 from tailrace.metrics.counters import TaskCounters
 
@@ -36,12 +36,12 @@ class HedgeRaces:
     def completed(self, root: Root) -> bool:
         """A root that was hedged is complete. Returns whether a hedge was first of those that raced to the end."""
         winner, newest = self._ledger.completed_by(root), root.emissions[-1]
-        hedge = winner >= HEDGE
+        hedge = is_hedge(winner)
         self._counters.hedges_won += hedge
         self._counters.hedges_wasted += root.hedges - hedge
         spared = root in self._spared
         self._spared.discard(root)
-        race = range(newest % HEDGE, newest + 1, HEDGE)
+        race = race_until(newest)
         if winner not in race:
             return False
         if not spared:

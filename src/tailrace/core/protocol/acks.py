@@ -7,10 +7,6 @@ folds travel side by side, because a root has two marks: what counts for both, f
 
 from __future__ import annotations
 
-HEDGE = 1 << 62
-"""Numbers of emissions are less. Each hedge that races one has this added to it once more: remainders tell what races
-what, and quotients which hedge it is."""
-
 Fold = dict[int, int]
 """Emission number -> exclusive or of ack ids."""
 

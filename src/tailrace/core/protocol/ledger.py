@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tailrace.core.protocol.acks import HEDGE, Fold
+from tailrace.core.emissions import first_emission, hedge_of, next_emission
+from tailrace.core.protocol.acks import Fold
 from tailrace.metrics.histogram import Histogram
 from tailrace.policy.hedging.api import MOST_HEDGES
 
@@ -80,7 +81,7 @@ class Ledger:
 
     def __init__(self, starts: dict[int, int], limits: LedgerLimits, rng: Random) -> None:
         self._limits = limits
-        self._next_emission = rng.randrange(HEDGE)  # random, so that acks meant for a dead ledger match nothing here
+        self._next_emission = first_emission(rng)
         self._live: dict[int, _Registers] = {}
         self._spans: dict[int, deque[Root]] = {split: deque() for split in starts}
         self._prefix: dict[int, int] = dict(starts)
@@ -133,7 +134,7 @@ class Ledger:
     def emit(self, root: Root, now_ns: int) -> int:
         """A new incarnation of a root. Returns its emission number; ``arm`` must follow."""
         emission = self._next_emission
-        self._next_emission = (emission + 1) % HEDGE
+        self._next_emission = next_emission(emission)
         self._live[emission] = _Registers(root)
         if root.emissions:
             self.reemitted += 1
@@ -147,7 +148,7 @@ class Ledger:
         For all that recovery has to decide it does not exist.
         """
         assert root.hedges < MOST_HEDGES, f"a root is hedged too often: split={root.split} offset={root.offset}"
-        emission = root.emissions[-1] + HEDGE
+        emission = hedge_of(root.emissions[-1])
         self._live[emission] = _Registers(root)
         root.hedges += 1
         root.emissions.append(emission)

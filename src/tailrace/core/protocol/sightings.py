@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from tailrace.core.bundles import EMISSION, FEEDBACK, OFFSET, SPLIT
 from tailrace.core.protocol.sink_log import Mark
-from tailrace.core.routing.router import NOTE
 
 
 class Sightings:
@@ -27,8 +27,8 @@ class Sightings:
         behind = self._behind
         with self._guard:
             for bundle in bundles:
-                if len(bundle) != NOTE and bundle[2] >= behind.get(bundle[1], 0):
-                    behind[bundle[1]] = bundle[2] + 1
+                if bundle[EMISSION] != FEEDBACK and bundle[OFFSET] >= behind.get(bundle[SPLIT], 0):
+                    behind[bundle[SPLIT]] = bundle[OFFSET] + 1
 
     def read_back(self, marks: Iterable[Mark]) -> None:
         """A sink's task has found these committed by its predecessors."""

@@ -24,6 +24,7 @@ from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
 from tailrace.clock import MICROSECOND_NS, Clock
+from tailrace.core.bundles import VALUES, divided
 
 TaskT = TypeVar("TaskT")
 """The type of the tasks that draw. A queue only tells them apart."""
@@ -90,7 +91,7 @@ class SharedQueue(Generic[TaskT]):
             elif supply:
                 supply.pass_on()
             task, came_ns, bundle = self._entries[0]
-            if len(bundle[5]) <= most:
+            if len(bundle[VALUES]) <= most:
                 return self._entries.popleft()
             first, rest = divided(bundle, most, self._new_id(64))
             self._entries[0] = (task, came_ns, rest)  # in place: whoever finds the queue empty goes to sleep
@@ -178,21 +179,7 @@ def portions(bundles: Iterable[Any], most: int, new_id: Callable[[int], int]) ->
             if not room:
                 found.append([])
                 room = most
-            part, bundle = (bundle, None) if len(bundle[5]) <= room else divided(bundle, room, new_id(64))
+            part, bundle = (bundle, None) if len(bundle[VALUES]) <= room else divided(bundle, room, new_id(64))
             found[-1].append(part)
-            room -= len(part[5])
+            room -= len(part[VALUES])
     return found
-
-
-def divided(bundle: Sequence[Any], first: int, new_id: int) -> tuple[Any, Any]:
-    """The first tuples of a bundle, and the others, as bundles of their own."""
-    emission, split, offset, ack, lineages, values = bundle[:6]
-    parts: list[Any] = []
-    for some, part_ack in ((slice(first), new_id), (slice(first, None), ack ^ new_id)):
-        named = None if lineages is None else lineages[some]
-        part: tuple[Any, ...] = (emission, split, offset, part_ack, named, values[some])
-        if len(bundle) > 6:
-            origin, said = bundle[6:]
-            part = (*part, origin, None if said is None else said[some])
-        parts.append(part)
-    return parts[0], parts[1]

@@ -1,41 +1,23 @@
 """The router turns what an operator emitted into bundles, one for each task that receives some of it.
 
 Children of one bundle that go to one task are one bundle again, with one ack id. A bundle is a plain tuple, because
-it is made for every tuple and hop.
+it is made for every tuple and hop (``tailrace.core.bundles``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
+from tailrace.core.bundles import Bundle, is_feedback
+from tailrace.core.emissions import hedge_index, is_hedge, original, race_until, turn_of
 from tailrace.core.failures import CAUGHT
 from tailrace.core.plan.plan import EdgePlan
-from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.lineage import broadcast_lineages, child_lineages
 from tailrace.policy.groupings.api import ALL, Chooser
-from tailrace.policy.groupings.feedback import Message, wants_answer
 from tailrace.policy.hedging.disjoint_halves import DisjointHalves
 from tailrace.policy.hedging.least_waiting import LeastWaiting
-
-Bundle = tuple[int, int, int, int, list[int] | None, list[Any]]
-"""(emission number, split index, offset, ack id, lineages or None, values)"""
-
-Origin = tuple[int, int, int]
-"""(edge index, sending task's place among those of its operator, version of the membership)"""
-
-TrackedBundle = tuple[int, int, int, int, list[int] | None, list[Any], Origin, list[Message | None] | None]
-"""A bundle on a load-aware edge: also where it came from, and what is attached to its tuples."""
-
-FeedbackMessage = tuple[int, int, int, Message]
-"""What one half says to the other: (edge index, speaking task's place, version of the membership, message)"""
-
-NOTE = 4
-"""The length of a note, by which it is told from a bundle."""
-
-UNTRACKED = 6
-"""The length of a bundle that is not tracked."""
 
 MAX_BUNDLE = 64
 """Tuples in one bundle. A call that emits more makes several: a receiver's queue is bounded in bundles, and what comes
@@ -50,11 +32,6 @@ LINEAGE_SHIFT = 33
 
 Unroutable = Callable[[int, int, int, Any, int | None, BaseException], int]
 """(emission number, split index, offset, value, lineage, error) -> ack ids of what was sent instead."""
-
-
-def urgent(notes: Iterable[FeedbackMessage]) -> bool:
-    """Whether one of these must be heard at once."""
-    return any(wants_answer(note[3]) for note in notes)
 
 
 def _raise(emission: int, split: int, offset: int, value: Any, lineage: int | None, error: BaseException) -> int:
@@ -89,7 +66,7 @@ class FeedbackLane(Lane):
 
     def drop_notes(self) -> None:
         """There is nobody to hear them. Whoever comes will come with a new membership, and with it new halves."""
-        self.bundles = [item for item in self.bundles if len(item) != NOTE]
+        self.bundles = [item for item in self.bundles if not is_feedback(item)]
 
 
 class Out(Protocol):
@@ -106,18 +83,6 @@ class Out(Protocol):
     ) -> int:
         """Pass the values on. Returns the exclusive or of the ack ids they were given."""
         ...
-
-
-def turn_of(emission: int, tasks: int) -> int:
-    """Emissions of one ledger take turns by their numbers. A hedge goes to any task but the one it races.
-
-    Hedges of what went to one task, which may be stuck, are spread over all the others.
-    """
-    if emission < HEDGE:
-        return emission % tasks
-    hedge, first = divmod(emission, HEDGE)
-    turn, place = divmod(first, tasks)
-    return (place + 1 + (turn + hedge) % (tasks - 1)) % tasks
 
 
 class LaneOut:
@@ -156,7 +121,7 @@ class LaneOut:
             ack = self._new_id(64)
             if lineages is not None and self.edge.grouping.name == "broadcast":
                 lineages = broadcast_lineages(lineages, 0)
-            self.lanes[0].bundles.append((emission, split, offset, ack, lineages, values))
+            self.lanes[0].bundles.append((emission, split, offset, ack, lineages, values, None, None))
             return ack
         assert self._choose is not None
         try:
@@ -168,7 +133,7 @@ class LaneOut:
             self._straight = not self._unproven
         if len(values) == 1 and choices[0] != ALL:
             ack = self._new_id(64)
-            self.lanes[choices[0]].bundles.append((emission, split, offset, ack, lineages, values))
+            self.lanes[choices[0]].bundles.append((emission, split, offset, ack, lineages, values, None, None))
             return ack
         return self._deal(emission, split, offset, values, lineages, choices)
 
@@ -226,7 +191,7 @@ class LaneOut:
         for task, some in dealt.items():
             ack = self._new_id(64)
             acks ^= ack
-            self.lanes[task].bundles.append((emission, split, offset, ack, named.get(task), some))
+            self.lanes[task].bundles.append((emission, split, offset, ack, named.get(task), some, None, None))
         return acks
 
     def _send_to_all(
@@ -237,7 +202,7 @@ class LaneOut:
             ack = self._new_id(64)
             acks ^= ack
             own = None if lineages is None else broadcast_lineages(lineages, task)
-            lane.bundles.append((emission, split, offset, ack, own, values))
+            lane.bundles.append((emission, split, offset, ack, own, values, None, None))
         return acks
 
     def _send_in_pieces(
@@ -288,17 +253,16 @@ class TurnsOut(LaneOut):
             if self.least_waiting is None
             else self._note(emission, self.least_waiting)
         )
-        self.lanes[choice].bundles.append((emission, split, offset, ack, lineages, values))
+        self.lanes[choice].bundles.append((emission, split, offset, ack, lineages, values, None, None))
         return ack
 
     def _note(self, emission: int, least_waiting: LeastWaiting) -> int:
         tasks = len(self.lanes)
-        if emission < HEDGE:
-            choice = emission % tasks
+        if is_hedge(emission):
+            first, *hedges, _ = race_until(emission)
+            choice = least_waiting.choose({turn_of(first, tasks), *map(least_waiting.task_of, hedges)})
         else:
-            first = emission % HEDGE
-            hedges = range(first + HEDGE, emission, HEDGE)
-            choice = least_waiting.choose({first % tasks, *map(least_waiting.task_of, hedges)})
+            choice = turn_of(emission, tasks)
         least_waiting.sent(emission, choice)
         return choice
 
@@ -329,7 +293,6 @@ class DisjointHalvesOut(LaneOut):
             assert parents is not None
             lineages = child_lineages(parents, self._salt, indices)
         ack = self._new_id(64)
-        hedge, first = divmod(emission, HEDGE)
-        choice = self.disjoint_halves.choose(first, hedge)
-        self.lanes[choice].bundles.append((emission, split, offset, ack, lineages, values))
+        choice = self.disjoint_halves.choose(original(emission), hedge_index(emission))
+        self.lanes[choice].bundles.append((emission, split, offset, ack, lineages, values, None, None))
         return ack

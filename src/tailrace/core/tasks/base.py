@@ -11,15 +11,25 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from tailrace.clock import Clock
+from tailrace.core.bundles import (
+    EMISSION,
+    VALUES,
+    Bundle,
+    FeedbackMessage,
+    Origin,
+    has_feedback_messages,
+    is_feedback,
+)
+from tailrace.core.emissions import is_hedge
 from tailrace.core.feedback.budget import FeedbackBudget
 from tailrace.core.feedback.receiver import FeedbackReceiver
 from tailrace.core.feedback.sender import FeedbackSender
 from tailrace.core.hedging.cancelled import CancelledEmissions
 from tailrace.core.plan.plan import Plan
-from tailrace.core.protocol.acks import HEDGE, AckFold, Fold
+from tailrace.core.protocol.acks import AckFold, Fold
 from tailrace.core.protocol.messages import Committed, Flush, FromWorker, Members, Techniques, ToWorker
 from tailrace.core.queues.shared import SharedQueue, Tap
-from tailrace.core.routing.router import NOTE, UNTRACKED, Bundle, DisjointHalvesOut, FeedbackMessage, Lane, Origin
+from tailrace.core.routing.router import DisjointHalvesOut, Lane
 from tailrace.core.tasks.stages import CommitSinkStage, Stage, Wiring
 from tailrace.errors import ProtocolError, TailraceError
 from tailrace.metrics.counters import TaskCounters
@@ -76,9 +86,9 @@ class Task:
         if self.receiving is None:
             queue.extend(bundles)
         else:
-            mixed = NOTE in map(len, bundles)
+            mixed = has_feedback_messages(bundles)
             self.receiving.arrived(bundles, mixed)  # first, so that nothing is run that halves will not hear of
-            queue.extend([item for item in bundles if len(item) != NOTE] if mixed else bundles)
+            queue.extend([item for item in bundles if not is_feedback(item)] if mixed else bundles)
         if queue is not self.queue:
             self._follow(queue)
 
@@ -108,7 +118,7 @@ class Task:
 
     def hear(self, notes: Sequence[FeedbackMessage], said_ns: int | None = None) -> None:
         """Tasks that this one sends to have said something, at that time if it is known."""
-        for edge, task, version, message in notes:
+        for _, edge, task, version, message in notes:
             self.lines[edge].hear(task, version, message, said_ns)
 
     @property
@@ -227,7 +237,7 @@ class Task:
         """A tuple of a bundle cannot leave this task. What becomes of it is up to the operator that emitted it."""
         upstream, downstream = (self.plan.operators[end].name for end in self.plan.edges[edge].ends)
         wiring = next(wiring for wiring in self.wirings if wiring.operator == upstream)
-        emission, split, offset, _, lineages, values = bundle[:6]
+        emission, split, offset, _, lineages, values, _, _ = bundle
         error = TailraceError(
             f"a tuple cannot be sent: from={upstream} to={downstream} cause={type(cause).__name__}: {cause}"
         )
@@ -238,13 +248,13 @@ class Task:
         both = self.acks[self._owners[split]].both
         both[emission] = both.get(emission, 0) ^ ids
 
-    def throw_away(self, bundle: Sequence[Any]) -> None:
+    def throw_away(self, bundle: Bundle) -> None:
         """A bundle of a cancelled emission is not run. Nobody waits for its ack."""
         counters = self.wirings[0].counters
-        if bundle[0] >= HEDGE:
-            counters.unrun_hedges += len(bundle[5])
+        if is_hedge(bundle[EMISSION]):
+            counters.unrun_hedges += len(bundle[VALUES])
         else:
-            counters.unrun += len(bundle[5])
+            counters.unrun += len(bundle[VALUES])
         receiving = self._halves_to_tell()
         if receiving is not None:
             receiving.dropped_all(bundle)
@@ -283,7 +293,7 @@ class PlainTask(Task):
         cancelled = self.cancelled
         end_ns = clock() + budget_ns
         while queue:
-            emission, split, offset, ack, lineages, values = bundle = queue.popleft()
+            emission, split, offset, ack, lineages, values, _, _ = bundle = queue.popleft()
             if cancelled and emission in cancelled:
                 self.throw_away(bundle)
                 continue
@@ -301,10 +311,9 @@ class PlainTask(Task):
         end_ns = now_ns + budget_ns
         while True:
             try:
-                bundle = tap.popleft()
+                emission, split, offset, ack, lineages, values, _, _ = bundle = tap.popleft()
             except IndexError:
                 return
-            emission, split, offset, ack, lineages, values = bundle[:6]
             if cancelled and emission in cancelled:
                 self.throw_away(bundle)
                 continue
@@ -338,8 +347,7 @@ class ObservedTask(PlainTask):
         ran: list[Any] = []
         took_ns: list[int] = []
         while queue:
-            bundle = queue.popleft()
-            emission, split, offset, ack, lineages, values = bundle[:6]
+            emission, split, offset, ack, lineages, values, origin, attached = bundle = queue.popleft()
             if cancelled and emission in cancelled:
                 receiving.executed_run(going_on, ran, took_ns)
                 going_on = None
@@ -350,16 +358,16 @@ class ObservedTask(PlainTask):
             both = acks[owners[split]].both
             both[emission] = both.get(emission, 0) ^ ids
             began_ns, now_ns = now_ns, clock()
-            if len(values) > 1 or len(bundle) == UNTRACKED or bundle[7] is not None:
+            if len(values) > 1 or origin is None or attached is not None:
                 receiving.executed_run(going_on, ran, took_ns)
                 going_on = None
                 receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
-            elif bundle[6] is going_on:
+            elif origin is going_on:
                 ran += values
                 took_ns.append(now_ns - began_ns)
             else:
                 receiving.executed_run(going_on, ran, took_ns)
-                going_on, ran, took_ns = bundle[6], [*values], [now_ns - began_ns]
+                going_on, ran, took_ns = origin, [*values], [now_ns - began_ns]
             if now_ns >= end_ns:
                 break
         receiving.executed_run(going_on, ran, took_ns)

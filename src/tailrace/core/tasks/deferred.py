@@ -14,13 +14,11 @@ from typing import Any
 from tailrace.clock import Clock
 from tailrace.core.failures import CAUGHT, task_error
 from tailrace.core.plan.plan import Plan
-from tailrace.core.routing.router import Origin
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.observer import CallObserver
 from tailrace.core.tasks.open_bundle import Call, OpenBundle
 from tailrace.core.tasks.stages import Wiring, as_results
 from tailrace.errors import shorten
-from tailrace.policy.groupings.feedback import Message
 from tailrace.topology import OnError, Role
 
 _NO_LISTS = (NoneType, str, bytes, bytearray, dict, set, frozenset)
@@ -44,26 +42,21 @@ class DeferredTask(Task):
                 taken = self.queue.popleft()
             except IndexError:
                 return False  # another task has drawn it
-            emission, split, offset, ack, lineages, values, *tracks = taken
+            emission, split, offset, ack, lineages, values, origin, attached = taken
             if self.cancelled and emission in self.cancelled:
                 self.throw_away(taken)
                 continue
-            bundle = OpenBundle(emission, split, offset, ack, len(values))
+            bundle = OpenBundle(emission, split, offset, ack, len(values), origin)
             if self.tap is not None:
                 bundle.chosen = self.tap.chosen
             if self.observer is not None:
                 self.observer.opened(bundle)
             named: Sequence[int | None] = [None] * len(values) if lineages is None else lineages
             self._opened.extend(Call(bundle, value, lineage) for value, lineage in zip(values, named, strict=True))
-            if tracks:
-                self._track(bundle, *tracks)
+            if attached is not None:
+                for call, message in zip(self._opened, attached, strict=True):
+                    call.attached = message
         return bool(self._opened)
-
-    def _track(self, bundle: OpenBundle, origin: Origin, said: Sequence[Message | None] | None) -> None:
-        bundle.origin = origin
-        if said is not None:
-            for call, message in zip(self._opened, said, strict=True):
-                call.attached = message
 
     def _ran(self, call: Call, duration_ns: int) -> None:
         """A tuple has been run, well or not."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tailrace.core.routing.router import Origin
+from tailrace.core.bundles import Origin
 from tailrace.core.tasks.base import Task
 from tailrace.policy.groupings.feedback import Message
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from tailrace.core.bundles import FeedbackMessage
 from tailrace.core.protocol.acks import Folds
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.queues.rounds import Rounds
-from tailrace.core.routing.router import FeedbackMessage
 from tailrace.core.send_order.outgoing import OutgoingQueue
 from tailrace.core.tasks.base import Task
 from tailrace.runtime.links.channels import Channel

@@ -12,9 +12,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from tailrace.clock import system_clock
+from tailrace.core.bundles import (
+    ATTACHED,
+    MESSAGE,
+    VALUES,
+    Bundle,
+    any_urgent,
+    is_feedback,
+    tuples_in,
+)
 from tailrace.core.protocol.acks import AckFold
 from tailrace.core.queues.shared import portions
-from tailrace.core.routing.router import NOTE, Bundle, FeedbackLane, Lane, urgent
+from tailrace.core.routing.router import FeedbackLane, Lane
 from tailrace.core.tasks.base import Task
 from tailrace.errors import ProtocolError
 from tailrace.runtime.execution.ports import Mailbox, NodeQueuePort, OutputQueue, WorkerServices
@@ -244,7 +253,7 @@ class Sender:
                 payload = encode_feedback(messages, began_ns)
                 self._task.wirings[0].counters.feedback_bytes += len(payload)
                 self._task.spent_on_feedback(began_ns)
-                link.send(FEEDBACK, payload, urgent(messages))
+                link.send(FEEDBACK, payload, any_urgent(messages))
             elif link.member is None:
                 del waiting[target]
 
@@ -253,10 +262,12 @@ class Sender:
         return "acks" if target in self._task.acks else "feedback"
 
     def _count_feedback(self, items: Sequence[Any]) -> None:
-        messages = [item[3] for item in items if len(item) == NOTE]
+        messages = []
         for item in items:
-            if len(item) > NOTE and item[7] is not None:
-                messages += [message for message in item[7] if message is not None]
+            if is_feedback(item):
+                messages.append(item[MESSAGE])
+            elif item[ATTACHED] is not None:
+                messages += [message for message in item[ATTACHED] if message is not None]
         if messages:
             self._unmeasured -= 1
             if self._unmeasured < 0:
@@ -346,9 +357,4 @@ def _first(bundles: Sequence[Bundle], most: int, tuples: int) -> int:
 
 def _weigh(bundle: Bundle) -> int:
     """About how many bytes a bundle holds, looking no deeper than its values. Feedback is small."""
-    return sum(map(sys.getsizeof, bundle[5])) if len(bundle) > NOTE else 0
-
-
-def tuples_in(bundles: Sequence[Any]) -> int:
-    """Feedback messages in between do not count."""
-    return sum(len(bundle[5]) for bundle in bundles if len(bundle) != NOTE)
+    return 0 if is_feedback(bundle) else sum(map(sys.getsizeof, bundle[VALUES]))

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, system_clock
+from tailrace.core.bundles import FeedbackMessage, any_urgent
 from tailrace.core.feedback.receiver import FeedbackReceiver
 from tailrace.core.protocol.acks import Folds
 from tailrace.core.protocol.messages import Flush, ToWorker
 from tailrace.core.queues.rounds import Rounds
-from tailrace.core.routing.router import FeedbackMessage, urgent
 from tailrace.core.tasks.base import Task
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.runtime.current_task import running
@@ -104,7 +104,7 @@ class TaskHost:
     def receive_feedback(self, messages: list[FeedbackMessage], sent_ns: int) -> None:
         """Feedback from a task of this worker. A task that holds no tuples mostly needs it only for its next one."""
         self._mail.append(partial(self.task.hear, messages, sent_ns))
-        if self.task.holds or urgent(messages):
+        if self.task.holds or any_urgent(messages):
             self.wake()
 
     def receive_acks(self, folds: Folds, sent_ns: int) -> None:

@@ -5,14 +5,11 @@ What becomes of such a tuple is up to the ``on_error`` of the operator that emit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import SystemRandom
-from typing import Any, cast
 
-from tailrace.core.queues.shared import divided
-from tailrace.core.routing.router import NOTE, Bundle, FeedbackLane, Lane, Origin
+from tailrace.core.bundles import ACK, EMISSION, SPLIT, VALUES, Bundle, divided, is_feedback, some_of, tuples_in
+from tailrace.core.routing.router import FeedbackLane, Lane
 from tailrace.core.tasks.base import Task
-from tailrace.policy.groupings.feedback import Message
 from tailrace.runtime.execution.ports import WorkerServices
 from tailrace.runtime.links.frames import encode
 
@@ -30,12 +27,11 @@ class Unsendable:
         kept: list[Bundle] = []
         whole = 0
         for bundle in bundles:
-            if len(bundle) == NOTE:
+            if is_feedback(bundle):
                 kept.append(bundle)
                 whole += 1
                 continue
-            emission, split, offset, ack, lineages, values, *tracks = cast("tuple[Any, ...]", bundle)
-            causes = [_why_not(value) for value in values]
+            causes = [_why_not(value) for value in bundle[VALUES]]
             if not any(causes):
                 kept.append(bundle)
                 whole += 1
@@ -45,11 +41,9 @@ class Unsendable:
                     self._report(lane, bundle, position, cause)
             good = [position for position, cause in enumerate(causes) if cause is None]
             if good:
-                named = None if lineages is None else [lineages[position] for position in good]
-                some = (emission, split, offset, ack, named, [values[position] for position in good])
-                kept.append(some if not tracks else _tracked(some, good, *tracks))
+                kept.append(some_of(bundle, good, bundle[ACK]))
             else:
-                self._task.acknowledge(emission, split, ack)
+                self._task.acknowledge(bundle[EMISSION], bundle[SPLIT], bundle[ACK])
         if isinstance(lane, FeedbackLane):
             self._services.renew()
         if whole == len(bundles):
@@ -61,15 +55,15 @@ class Unsendable:
 
         A single tuple that is too large is reported, and nothing is returned.
         """
-        if len(bundles) == 1 and len(bundles[0][5]) > 1:
-            bundles = list(divided(bundles[0], len(bundles[0][5]) // 2, self._new_id(64)))
+        if len(bundles) == 1 and tuples_in(bundles) > 1:
+            bundles = list(divided(bundles[0], tuples_in(bundles) // 2, self._new_id(64)))
         if len(bundles) > 1:
             half = len(bundles) // 2
             lane.bundles = bundles[half:] + lane.bundles
             return bundles[:half]
-        emission, split, _, ack, _, _ = bundles[0][:6]
-        self._report(lane, bundles[0], 0, error)
-        self._task.acknowledge(emission, split, ack)
+        (bundle,) = bundles
+        self._report(lane, bundle, 0, error)
+        self._task.acknowledge(bundle[EMISSION], bundle[SPLIT], bundle[ACK])
         if isinstance(lane, FeedbackLane):
             self._services.renew()
         return []
@@ -82,11 +76,6 @@ class Unsendable:
             if next(away, lane) is not lane:
                 return
         self._task.unsendable(lane.edge, bundle, position, error)
-
-
-def _tracked(bundle: Bundle, good: list[int], origin: Origin, said: Sequence[Message | None] | None) -> Any:
-    """A bundle on a load-aware edge of which only some tuples can be sent."""
-    return (*bundle, origin, None if said is None else [said[position] for position in good])
 
 
 def _why_not(value: object) -> Exception | None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import cloudpickle
 
+from tailrace.core.bundles import Bundle, FeedbackMessage, feedback_message
 from tailrace.core.protocol.acks import Fold
-from tailrace.core.routing.router import NOTE, Bundle, FeedbackMessage
 from tailrace.errors import ProtocolError
 from tailrace.policy.groupings.feedback import Message
 from tailrace.policy.groupings.load.reports import Done
@@ -132,16 +132,17 @@ def decode_bundles(payload: memoryview) -> list[Bundle]:
 def encode_feedback(notes: Sequence[FeedbackMessage], sent_ns: int) -> bytes:
     """``sent_ns``: by a clock that only processes of this machine have in common."""
     if len(notes) == 1:  # after a long call: marshal knows only numbers and tuples, and takes half the time
-        edge, task, version, message = notes[0]
+        _, edge, task, version, message = notes[0]
         number = NUMBERS.get(type(message))
         if number is not None:
             return _ONE_NOTE + marshal.dumps((sent_ns, edge, task, version, number, tuple(message)), MARSHAL_VERSION)
     return _SENT.pack(sent_ns) + encode([_numbered(*note) for note in notes])
 
 
-def _numbered(edge: int, task: int, version: int, message: Message) -> Any:
+def _numbered(_: int, edge: int, task: int, version: int, message: Message) -> Any:
     number = NUMBERS.get(type(message))
-    return (edge, task, version, message) if number is None else (edge, task, version, number, tuple(message))
+    fields = message if number is None else tuple(message)
+    return edge, task, version, number, fields
 
 
 def decode_feedback(payload: memoryview) -> tuple[list[FeedbackMessage], int]:
@@ -149,16 +150,17 @@ def decode_feedback(payload: memoryview) -> tuple[list[FeedbackMessage], int]:
     try:
         if payload[: len(_ONE_NOTE)] == _ONE_NOTE:
             sent_ns, edge, task, version, number, fields = marshal.loads(payload[len(_ONE_NOTE) :])
-            return [(edge, task, version, NUMBERED[number](*fields))], sent_ns
+            return [_named(edge, task, version, number, fields)], sent_ns
         (sent_ns,) = _SENT.unpack_from(payload)
         notes = pickle.loads(payload[_SENT.size :])
-        return [note if len(note) == NOTE else _named(*note) for note in notes], sent_ns
+        return [_named(*note) for note in notes], sent_ns
     except Exception as error:
         raise ProtocolError(f"notes cannot be decoded: {error}; are versions mixed?") from error
 
 
-def _named(edge: int, task: int, version: int, number: int, fields: tuple[Any, ...]) -> FeedbackMessage:
-    return edge, task, version, NUMBERED[number](*fields)
+def _named(edge: int, task: int, version: int, number: int | None, fields: Message) -> FeedbackMessage:
+    """``number``: what the message is, if it is one of Tailrace's own; if not, ``fields`` is the message itself."""
+    return feedback_message(edge, task, version, fields if number is None else NUMBERED[number](*fields))
 
 
 def encode_numbers(numbers: Sequence[int]) -> bytes:

@@ -24,12 +24,12 @@ from functools import partial
 from typing import Any
 
 from tailrace.clock import system_clock
+from tailrace.core.bundles import tuples_in
 from tailrace.core.queues.rounds import Rounds, bundle_limit
 from tailrace.core.queues.shared import SharedQueue, portions
 from tailrace.core.tasks.base import Task
 from tailrace.runtime.execution.ports import Mailbox, WorkerServices
 from tailrace.runtime.execution.runner import Runner
-from tailrace.runtime.execution.sender import tuples_in
 from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.runtime.links.channels import Channel
 from tailrace.runtime.links.event_loop import EventLoop

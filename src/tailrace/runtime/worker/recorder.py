@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.clock import Clock
+from tailrace.core.bundles import Bundle
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.ledger import Root
 from tailrace.core.queues.shared import Tap
-from tailrace.core.routing.router import Bundle
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.open_bundle import Call, OpenBundle
 from tailrace.core.tasks.stages import Lineages, Stage, Wiring

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import Reader, SplitStart, Writer
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.bundles import Bundle
 from tailrace.core.hedging.cancelled import CancelledEmissions
 from tailrace.core.hedging.controller import NEVER
 from tailrace.core.plan.node_groups import NodeGroup, node_group_of
@@ -34,7 +35,7 @@ from tailrace.core.protocol.messages import (
 )
 from tailrace.core.protocol.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.core.queues.shared import SharedQueue, portions
-from tailrace.core.routing.router import Bundle, Lane
+from tailrace.core.routing.router import Lane
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.deferred import BatchTask
 from tailrace.core.tasks.source import SourceTask

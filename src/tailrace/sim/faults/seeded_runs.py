@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.core.protocol.acks import HEDGE
+from tailrace.core.emissions import is_hedge, original
 from tailrace.core.protocol.coordinator import Coordinator, Phase
 from tailrace.core.protocol.ledger import Root
 from tailrace.core.protocol.messages import Assign, Committed, Position, ToWorker
@@ -270,13 +270,13 @@ class Watch:
         """No emission is cancelled whose root is not complete, or was emitted again by recovery since."""
         assert isinstance(task, SourceTask)
         for root in task.ledger:
-            races = {emission % HEDGE for emission in set(emissions).intersection(root.emissions)}
+            races = {original(emission) for emission in set(emissions).intersection(root.emissions)}
             if races:
                 newest = root.emissions[-1]
                 place = f"offset {root.offset} of split {root.split}"
                 if not root.complete_ns:
                     raise SimulationFailure(f"cancelled before it is complete: {place}")
-                if newest < HEDGE or races != {newest % HEDGE}:
+                if not is_hedge(newest) or races != {original(newest)}:
                     raise SimulationFailure(f"cancelled though recovery has emitted it since: {place}")
 
     def end(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tailrace.core.routing.router import NOTE
+from tailrace.core.bundles import tuples_in
 from tailrace.core.send_order.outgoing import OUTGOING_TUPLES, OutgoingQueue, Parcel, SendOrder
 from tailrace.core.tasks.base import Task
 from tailrace.policy.send_order.api import SendScheduler
@@ -65,9 +65,8 @@ class SimSendLoop:
         return queue is not None and queue.held_back
 
     def put(self, task: Task, target: int, bundles: list[Any]) -> None:
-        tuples = sum(len(bundle[5]) for bundle in bundles if len(bundle) != NOTE)
         now_ns = self._process.cluster.engine.now_ns
-        self._queues[task.number].put(Parcel(target, bundles, max(1, tuples), 1, now_ns))
+        self._queues[task.number].put(Parcel(target, bundles, max(1, tuples_in(bundles)), 1, now_ns))
         self._wake()
 
     def _wake(self) -> None:

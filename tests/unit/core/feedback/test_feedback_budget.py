@@ -143,7 +143,7 @@ def test_short_calls_are_told_of_when_there_is_ample_and_soon_in_any_case(idle: 
     assert desk.halves.due(idle)
     desk.halves.look_up()
     assert not desk.halves.pending
-    ((_, _, _, done),) = desk.halves.notes[0]
+    ((*_, done),) = desk.halves.notes[0]
     assert done.tuples == 3 and done.late
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.bundles import FEEDBACK, VALUES, is_feedback, new_bundle
 from tailrace.core.feedback.runs import Run, came, joined
 from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
@@ -164,7 +165,7 @@ def test_a_held_tuple_has_its_ack_id_before_it_leaves(kit: Kit) -> None:
     ids = kit.send("a", "b", "c")
     assert [bundle[5] for bundle in kit.line.line] == [["a"], ["c"]]
     kit.after.released = [1, 0]
-    kit.task.hear([(1, 0, 0, ("go",))])
+    kit.task.hear([(FEEDBACK, 1, 0, 0, ("go",))])
     zero, (one,) = kit.lanes()
     assert [bundle[5] for bundle in zero] == [["b"], ["c"]] and one[5:] == (["a"], (1, 0, 0), [("late", 0)])
     assert ids == reduce(xor, (bundle[3] for bundle in (*zero, one)))
@@ -206,7 +207,11 @@ def test_what_travels_alone_stands_between_the_bundles(kit: Kit) -> None:
     kit.after.choices = [0]
     kit.send("c")
     items, _ = kit.lanes()
-    assert [item[5] if len(item) > 4 else item for item in items] == [["a"], (1, 0, 0, ("alone",)), ["c"]]
+    assert [item if is_feedback(item) else item[VALUES] for item in items] == [
+        ["a"],
+        (FEEDBACK, 1, 0, 0, ("alone",)),
+        ["c"],
+    ]
 
 
 def test_a_full_line_holds_the_task_back(kit: Kit) -> None:
@@ -215,14 +220,14 @@ def test_a_full_line_holds_the_task_back(kit: Kit) -> None:
     kit.send("b")
     assert kit.task.line_full
     kit.after.released = [0]
-    kit.task.hear([(1, 0, 0, ("go",))])
+    kit.task.hear([(FEEDBACK, 1, 0, 0, ("go",))])
     assert not kit.task.line_full
 
 
 def test_a_half_that_releases_what_it_does_not_hold_is_found_out(kit: Kit) -> None:
     kit.after.released = [0]
     with pytest.raises(AssertionError, match="more released than held: 1 of 0"):
-        kit.task.hear([(1, 0, 0, ("go",))])
+        kit.task.hear([(FEEDBACK, 1, 0, 0, ("go",))])
 
 
 def test_a_new_membership_offers_the_line_to_a_new_half(kit: Kit) -> None:
@@ -238,7 +243,14 @@ def test_a_new_membership_offers_the_line_to_a_new_half(kit: Kit) -> None:
 def test_only_messages_of_this_membership_are_heard_and_later_ones_kept(kit: Kit) -> None:
     kit.members(4)
     kit.forget()
-    kit.task.hear([(1, 0, 3, ("old",)), (1, 1, 4, ("now",)), (1, 0, 6, ("far",)), (1, 1, 5, ("next",))])
+    kit.task.hear(
+        [
+            (FEEDBACK, 1, 0, 3, ("old",)),
+            (FEEDBACK, 1, 1, 4, ("now",)),
+            (FEEDBACK, 1, 0, 6, ("far",)),
+            (FEEDBACK, 1, 1, 5, ("next",)),
+        ]
+    )
     assert kit.after.story == [("hear", 1, ("now",))]
     kit.members(5)
     assert kit.after.story[-1] == ("hear", 1, ("next",))
@@ -305,8 +317,8 @@ def test_what_a_task_has_said_happened_when_it_was_said(kit: Kit) -> None:
     heard: list[int] = []
     half = kit.task.lines[1]._half
     half.hear = lambda task, message, now_ns: heard.append(now_ns) or ()  # type: ignore[method-assign, func-returns-value]
-    kit.task.hear([(1, 0, 0, ("then",))], 7)
-    kit.task.hear([(1, 0, 0, ("now",))])
+    kit.task.hear([(FEEDBACK, 1, 0, 0, ("then",))], 7)
+    kit.task.hear([(FEEDBACK, 1, 0, 0, ("now",))])
     assert heard == [7, kit.clock()]
 
 
@@ -314,11 +326,11 @@ def test_answers_go_to_the_sender_by_its_task_number(kit: Kit) -> None:
     kit.members(2)
     kit.forget()
     kit.before.say = [(0, ("credit",))]
-    kit.task.receive([(0, 0, 2, ("news",))])
+    kit.task.receive([(FEEDBACK, 0, 0, 2, ("news",))])
     assert kit.receiving.pending and not kit.task.runnable
     kit.receiving.look_up()
     assert kit.before.story == [("hear", 0, ("news",))]
-    assert kit.receiving.notes == {0: [(0, 0, 2, ("credit",))]}
+    assert kit.receiving.notes == {0: [(FEEDBACK, 0, 0, 2, ("credit",))]}
     assert kit.task.counters[0].feedback_messages == 1
 
 
@@ -346,7 +358,7 @@ def test_tuples_of_a_membership_to_come_are_run_at_once_and_told_later(kit: Kit)
 
 def test_tuples_of_a_plain_edge_count_as_queued_and_are_told_to_nobody(kit: Kit) -> None:
     kit.bundle("a")
-    kit.task.receive([(50, 0, 9, 8, [1], ["plain"])])
+    kit.task.receive([new_bundle(50, 0, 9, 8, [1], ["plain"])])
     kit.receiving.look_up()
     kit.task.run(10)
     kit.receiving.look_up()
@@ -427,13 +439,13 @@ def test_a_task_that_is_told_of_is_of_its_own_kind(kit: Kit) -> None:
 
 
 def test_what_came_without_a_break_from_one_sender_is_told_at_once() -> None:
-    one, other, note = (0, 0, 1), (0, 1, 1), (0, 1, 1, ("news",))
+    one, other, note = (0, 0, 1), (0, 1, 1), (FEEDBACK, 0, 1, 1, ("news",))
 
     def tracked(origin: Any, *values: Any, said: Any = None) -> Any:
         return (1, 0, 1, 1, None, list(values), origin, said)
 
     items = [tracked(one, "a"), tracked(one, "b", "c"), tracked(other, "d"), note, tracked(other, "e")]
-    items += [tracked(other, "f", said=[("sync",)]), (1, 0, 1, 1, None, ["g", "h"]), tracked(one, "i")]
+    items += [tracked(other, "f", said=[("sync",)]), new_bundle(1, 0, 1, 1, None, ["g", "h"]), tracked(one, "i")]
     assert came(items) == [
         (one, 3, None),
         (other, 1, None),

@@ -10,9 +10,10 @@ import pytest
 import tailrace as tr
 from tailrace.clock import SECOND_NS
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.bundles import MESSAGE, new_bundle
+from tailrace.core.emissions import hedge_of
 from tailrace.core.hedging.cancelled import LIMIT, CancelledEmissions
 from tailrace.core.plan.planner import make_plan
-from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Members, Position, Techniques
 from tailrace.core.tasks.base import ObservedTask, PlainTask, Task
@@ -51,9 +52,9 @@ def test_what_is_queued_of_a_cancelled_emission_is_not_run(kind: type[Task], ope
     assert isinstance(task, kind)
     task.handle(Members(1, {}, {}))
     origin: tuple[Any, ...] = () if task.receiving is None else ((0, 0, 1), None)
-    for emission in (5, 6, 7 + HEDGE):
-        task.receive([(emission, 0, emission % 9, 1000 + emission, [emission], ["x"], *origin)])
-    cancelled.add([5, 7 + HEDGE])
+    for emission in (5, 6, hedge_of(7)):
+        task.receive([new_bundle(emission, 0, emission % 9, 1000 + emission, [emission], ["x"], *origin)])
+    cancelled.add([5, hedge_of(7)])
     if task.receiving is not None:
         task.receiving.look_up()
         task.receiving.notes.clear()
@@ -63,7 +64,7 @@ def test_what_is_queued_of_a_cancelled_emission_is_not_run(kind: type[Task], ope
     assert (task.counters[0].unrun, task.counters[0].unrun_hedges) == (1, 1)
     if task.receiving is not None:
         task.receiving.look_up()
-        told = sum(note[3].tuples for notes in task.receiving.notes.values() for note in notes)
+        told = sum(note[MESSAGE].tuples for notes in task.receiving.notes.values() for note in notes)
         assert told == 3, "a grouping hears of what was thrown away as of what was run"
         assert task.receiving._queued == 0
 
@@ -78,7 +79,7 @@ def test_a_set_of_cancelled_emissions_is_bounded_and_forgets_the_oldest() -> Non
 def test_what_is_cancelled_stays_so_when_replay_goes_off() -> None:
     cancelled = CancelledEmissions()
     task = _task(lambda stream: stream.map("a", str, tasks=2), cancelled)
-    task.receive([(5, 0, 5, 1005, [5], ["x"])])
+    task.receive([new_bundle(5, 0, 5, 1005, [5], ["x"])])
     cancelled.add([5])
     task.handle(Techniques(PLAIN))
     task.run(SECOND_NS)

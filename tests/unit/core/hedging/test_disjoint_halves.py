@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import tailrace as tr
 from tailrace.core.assembly import Bodies, Surroundings, assemble, passes_one
+from tailrace.core.bundles import new_bundle
+from tailrace.core.emissions import hedge_of
 from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
-from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position, Techniques
 from tailrace.core.tasks.base import Task
@@ -27,7 +28,7 @@ from tailrace.topology import Topology
 TIMEOUT = tr.fixed_timeout(10)
 
 
-@given(st.integers(2, 9), st.integers(0, HEDGE - 10), st.integers(0, (1 << 64) - 1), st.data())
+@given(st.integers(2, 9), st.integers(0, hedge_of(0) - 10), st.integers(0, (1 << 64) - 1), st.data())
 def test_an_incarnation_and_the_next_never_meet(tasks: int, first: int, salt: int, data: st.DataObject) -> None:
     """Whoever sends them, and whatever they have sent before."""
     senders = [
@@ -39,9 +40,9 @@ def test_an_incarnation_and_the_next_never_meet(tasks: int, first: int, salt: in
         hedge = data.draw(st.integers(0, MOST_HEDGES))
         task = data.draw(st.sampled_from(senders)).choose(emission, hedge)
         assert 0 <= task < tasks
-        met.setdefault(emission + hedge * HEDGE, set()).add(task)
+        met.setdefault(emission + hedge * hedge_of(0), set()).add(task)
     for emission, places in met.items():
-        assert places.isdisjoint(met.get(emission + HEDGE, ()))
+        assert places.isdisjoint(met.get(hedge_of(emission), ()))
 
 
 @pytest.mark.parametrize("tasks", [2, 3, 5, 8])
@@ -95,7 +96,7 @@ def _sender(number: int, rule: HedgeRule | None) -> Task:
 
 def _place(task: Task, emission: int) -> int:
     """Which task of the filter gets a tuple of this emission."""
-    task.receive([(emission, 0, 0, 1, [1], ["x"])])
+    task.receive([new_bundle(emission, 0, 0, 1, [1], ["x"])])
     task.run(0)
     targets = [lane.target for lane in task.lanes if lane.edge == 1 and lane.take()]
     for lane in task.lanes:
@@ -107,7 +108,7 @@ def _place(task: Task, emission: int) -> int:
 def test_a_hedge_passes_by_what_it_races_whichever_task_sends_it() -> None:
     one, two = _sender(1, TIMEOUT), _sender(2, TIMEOUT)
     for emission in range(200):
-        places = _place(one, emission), _place(two, emission + HEDGE)
+        places = _place(one, emission), _place(two, hedge_of(emission))
         assert places[0] != places[1]
 
 

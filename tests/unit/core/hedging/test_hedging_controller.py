@@ -12,13 +12,13 @@ import tailrace as tr
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.connector import SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.bundles import FEEDBACK
+from tailrace.core.emissions import hedge_of, race_until, turn_of
 from tailrace.core.hedging.controller import NEVER, check_hedging
 from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
-from tailrace.core.protocol.acks import HEDGE
 from tailrace.core.protocol.ledger import LedgerLimits, Root
 from tailrace.core.protocol.messages import Position, Recover, Techniques
-from tailrace.core.routing.router import turn_of
 from tailrace.core.tasks.source import SourceTask
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.policy.groupings.api import Grouping
@@ -98,7 +98,7 @@ def test_a_root_is_hedged_at_the_very_moment_it_is_late_and_at_another_task() ->
     assert kit.task.runnable
     kit.pass_ms(0)
     first, hedge = root.emissions
-    assert hedge == first + HEDGE and root.hedges == 1 and kit.figures() == (1, 0, 0)
+    assert hedge == hedge_of(first) and root.hedges == 1 and kit.figures() == (1, 0, 0)
     assert kit.lane_of(first) != kit.lane_of(hedge)
     assert kit.task.hedge_ns == NEVER and kit.task.ledger.reemitted == 0
     kit.pass_ms(100)
@@ -134,7 +134,7 @@ def test_a_hedge_that_is_late_is_hedged_at_a_third_task_and_all_but_the_first_to
     assert len(root.emissions) == 2, "ten milliseconds, and not more"
     kit.pass_ms(1)
     race = list(root.emissions)
-    assert race == [race[0], race[0] + HEDGE, race[0] + 2 * HEDGE] and root.hedges == 2
+    assert race == [*race_until(race[-1])] and len(race) == 3 and root.hedges == 2
     assert len({kit.lane_of(emission) for emission in race}) == 3
     kit.pass_ms(50)
     assert root.emissions == race, "and no third"
@@ -154,7 +154,7 @@ def test_a_second_hedge_races_what_recovery_has_emitted_since_the_first(winner: 
     kit.pass_ms(11)
     (root,) = kit.roots
     first, hedge, again, second = root.emissions
-    assert (hedge, second) == (first + HEDGE, again + HEDGE) and root.hedges == 2
+    assert (hedge, second) == (hedge_of(first), hedge_of(again)) and root.hedges == 2
     kit.complete(root.emissions[winner])
     assert kit.task.cancels == {1: [], 2: [second], 3: [again]}[winner]
 
@@ -168,7 +168,7 @@ def test_a_root_that_waits_for_room_in_line_is_hedged_once_when_there_is_some() 
     kit.pass_ms(11)
     assert kit.figures()[0] == 0, "both hedges are due"
     for task in range(TASKS):
-        kit.task.hear([(line.edge.index, task, line.version, Credit(token=False))])
+        kit.task.hear([(FEEDBACK, line.edge.index, task, line.version, Credit(token=False))])
         kit.pass_ms(0)
     kit.pass_ms(50)
     assert kit.figures()[0] == 1
@@ -218,7 +218,7 @@ def test_a_root_that_recovery_emits_again_is_late_from_then_on() -> None:
     kit.pass_ms(2)
     (root,) = kit.roots
     _, again, hedge = root.emissions
-    assert hedge == again + HEDGE
+    assert hedge == hedge_of(again)
     kit.complete(hedge)
     assert kit.task.cancels == [again]
 
@@ -244,7 +244,7 @@ def test_hedges_wait_until_there_is_room_in_line() -> None:
     assert [root.hedges for root in kit.roots] == [1, 1, 0, 0]
     assert len(line.line) == 6 and kit.task.line_full and kit.task.runnable and kit.figures()[0] == 2
     for task in range(TASKS):  # the first three leave, of which the third is complete
-        kit.task.hear([(line.edge.index, task, line.version, Credit(token=False))])
+        kit.task.hear([(FEEDBACK, line.edge.index, task, line.version, Credit(token=False))])
     kit.complete(kit.roots[2].emissions[0])
     kit.pass_ms(0)
     assert [root.hedges for root in kit.roots] == [1, 1, 0, 1] and len(line.line) == 4
@@ -260,7 +260,7 @@ def test_a_root_that_recovery_emits_again_does_not_wait_for_a_hedge_any_more() -
     kit.task.handle(Recover())
     for _ in range(3):
         for task in range(TASKS):
-            kit.task.hear([(line.edge.index, task, line.version, Credit(token=False))])
+            kit.task.hear([(FEEDBACK, line.edge.index, task, line.version, Credit(token=False))])
         kit.pass_ms(1)
     assert [root.hedges for root in kit.roots] == [1, 0] and kit.task.ledger.reemitted == 2
 
@@ -361,12 +361,12 @@ def test_hedges_avoid_the_task_they_race_and_are_spread_over_the_others(tasks: i
     roots = range(10_000, 10_000 + 100 * tasks * (tasks - 1))
     assert len(set(Counter(turn_of(root, tasks) for root in roots).values())) == 1
     stuck = [root for root in roots if turn_of(root, tasks) == 1]
-    hedges = Counter(turn_of(root + HEDGE, tasks) for root in stuck)
+    hedges = Counter(turn_of(hedge_of(root), tasks) for root in stuck)
     assert set(hedges) == set(range(tasks)) - {1}
     assert len(set(hedges.values())) == 1
-    assert all(turn_of(root, tasks) != turn_of(root + HEDGE, tasks) for root in roots)
+    assert all(turn_of(root, tasks) != turn_of(hedge_of(root), tasks) for root in roots)
     if tasks > 2:
-        assert all(turn_of(root + HEDGE, tasks) != turn_of(root + 2 * HEDGE, tasks) for root in roots)
+        assert all(turn_of(hedge_of(root), tasks) != turn_of(hedge_of(hedge_of(root)), tasks) for root in roots)
 
 
 # -- where they are allowed

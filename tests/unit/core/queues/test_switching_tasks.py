@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
@@ -26,7 +27,7 @@ TASKS = 3
 
 
 def bundle(number: int, tuples: int = 1) -> tuple[Any, ...]:
-    return (number, 0, number, 1 << number % 64, [number] * tuples, [("s", 0, number)] * tuples)
+    return new_bundle(number, 0, number, 1 << number % 64, [number] * tuples, [("s", 0, number)] * tuples)
 
 
 class Crew:

@@ -12,6 +12,7 @@ import pytest
 
 from tailrace.connector import Entry
 from tailrace.core.assembly import open_log
+from tailrace.core.bundles import Bundle
 from tailrace.core.plan.plan import EdgePlan, Plan
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.acks import AckFold
@@ -19,7 +20,7 @@ from tailrace.core.protocol.lineage import child_lineages
 from tailrace.core.protocol.messages import Position
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.sink_log import DUPLICATE_DURABLE, WRITE, SinkLog
-from tailrace.core.routing.router import Bundle, Lane, LaneOut
+from tailrace.core.routing.router import Lane, LaneOut
 from tailrace.core.tasks.stages import (
     DEAD_LETTER_INDEX,
     MOST_HELD,

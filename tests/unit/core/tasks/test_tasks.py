@@ -12,6 +12,7 @@ import pytest
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import SplitStart
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
@@ -49,7 +50,7 @@ class Kit:
         self.salt = self.plan.edges[1].salt
 
     def bundle(self, ack: int, values: list[Any], lineages: list[int]) -> None:
-        self.task.receive([(50, 0, 9, ack, lineages, values)])
+        self.task.receive([new_bundle(50, 0, 9, ack, lineages, values)])
 
     @property
     def counters(self) -> TaskCounters:
@@ -59,7 +60,7 @@ class Kit:
     def sent(self) -> list[tuple[Any, int]]:
         found = []
         for lane in self.task.lanes:
-            for *_, lineages, values in lane.bundles:
+            for *_, lineages, values, _, _ in lane.bundles:
                 assert lineages is not None
                 found += zip(values, lineages, strict=True)
         return found
@@ -293,7 +294,7 @@ class SourceKit:
 
     def finish(self) -> None:
         for lane in self.task.lanes:
-            for emission, _, _, ack, _, _ in lane.take():
+            for emission, _, _, ack, *_ in lane.take():
                 self.task.apply({emission: ack}, {}, {})
 
 
@@ -317,7 +318,7 @@ def test_a_source_wants_a_commit_when_that_is_all_it_waits_for() -> None:
     kit.task.handle(Recover())
     kit.task.read(3)
     (lane,) = kit.task.lanes
-    emission, *_, ack, _, _ = lane.bundles[0]
+    emission, _, _, ack, *_ = lane.bundles[0]
     kit.task.apply({}, {emission: ack}, {})
     assert kit.task.wants_commit
     kit.task.apply({}, {}, {emission: ack})
@@ -333,7 +334,7 @@ def test_a_source_asks_once_and_again_only_after_a_while() -> None:
     kit.task.handle(Recover())
     kit.task.read(1)
     (lane,) = kit.task.lanes
-    emission, *_, ack, _, _ = lane.bundles[0]
+    emission, _, _, ack, *_ = lane.bundles[0]
     kit.task.apply({emission: ack}, {}, {})
 
     def asked() -> int:
@@ -375,7 +376,7 @@ def test_pending_counts_what_is_not_durable_and_nothing_behind_it() -> None:
     kit.task.handle(Recover())
     kit.task.read(3)
     (lane,) = kit.task.lanes
-    for emission, *_, ack, _, _ in lane.take()[1:]:  # the first holds the prefix back
+    for emission, _, _, ack, *_ in lane.take()[1:]:  # the first holds the prefix back
         kit.task.apply({emission: ack}, {}, {})
     kit.task.show()
     assert kit.task.counters[0].pending == 1 and kit.task.ledger.pending == 3

@@ -12,6 +12,7 @@ import pytest
 from kit.neighbours import Stepped, Worker
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
@@ -38,7 +39,7 @@ class Desk:
         self.runner.adopt(self.host)
 
     def put(self, tuples: int) -> None:
-        self.host.task.receive([(number, 0, number, number, [number], [number]) for number in range(1, tuples + 1)])
+        self.host.task.receive([new_bundle(n, 0, n, n, [n], [n]) for n in range(1, tuples + 1)])
 
 
 def test_long_calls_follow_each_other_in_one_turn() -> None:

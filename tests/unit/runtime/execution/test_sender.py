@@ -14,6 +14,7 @@ import pytest
 
 from kit.neighbours import NobodyHere
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.bundles import new_bundle
 from tailrace.core.feedback.sender import MAX_LINE
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
@@ -77,7 +78,7 @@ class Desk:
 
     def emit(self, *values: Any) -> None:
         for offset, value in enumerate(values):
-            self.task.receive([(offset, 0, offset, 1, [7 + offset], [value])])
+            self.task.receive([new_bundle(offset, 0, offset, 1, [7 + offset], [value])])
         self.task.run(10)
 
     def arrived(self) -> list[Any]:
@@ -141,7 +142,7 @@ def test_a_bundle_that_is_too_large_for_a_frame_is_divided(small_frames: int) ->
     """Its parts make up its ack id, so that it is done when all of them are."""
     desk = Desk(on_error="skip")
     values = [bytes([number]) * 500 for number in range(20)]
-    desk.task.receive([(5, 0, 0, 1, list(range(20)), values)])
+    desk.task.receive([new_bundle(5, 0, 0, 1, list(range(20)), values)])
     desk.task.run(10)
     (bundle,) = (bundle for lane in desk.task.lanes for bundle in lane.bundles)
     before = dict(desk.task.acks[0].both)
@@ -155,7 +156,7 @@ def test_a_bundle_that_is_too_large_for_a_frame_is_divided(small_frames: int) ->
 
 def test_one_tuple_that_is_too_large_is_refused_and_the_others_are_sent(small_frames: int) -> None:
     desk = Desk(on_error="skip")
-    desk.task.receive([(5, 0, 0, 1, [0, 1, 2], [b"a", bytes(5000), b"c"])])
+    desk.task.receive([new_bundle(5, 0, 0, 1, [0, 1, 2], [b"a", bytes(5000), b"c"])])
     desk.task.run(10)
     desk.sender.flush()
     assert desk.arrived() == [b"a", b"c"] and desk.task.wirings[0].counters.skipped == 1
@@ -179,7 +180,7 @@ def test_a_tuple_that_cannot_be_broadcast_is_one_error() -> None:
     world = LeastWaiting()
     sender = Sender(task, world, lambda action: action())  # type: ignore[arg-type]
     sender.moved_to(Runner("test", lambda error: None))
-    task.receive([(0, 0, 0, 1, [7], [(x for x in [])])])
+    task.receive([new_bundle(0, 0, 0, 1, [7], [(x for x in [])])])
     assert isinstance(task, PlainTask)
     task.run(10)
     assert len(task.lanes) == 6

@@ -16,6 +16,7 @@ import pytest
 from kit.neighbours import Worker
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
@@ -87,7 +88,7 @@ class Floor:
         host.runner.detach(host, self._new_runner(host.label))
 
     def give(self, task: int, value: Any, number: int = 1) -> None:
-        self.hosts[task].task.receive([(number, 0, number, 1 << number % 64, [number], [value])])
+        self.hosts[task].task.receive([new_bundle(number, 0, number, 1 << number % 64, [number], [value])])
         self.hosts[task].wake()
 
     def look(self, later_ns: int = 0) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from kit.neighbours import Stepped, Worker
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
@@ -38,7 +39,7 @@ class Peer:
         """The next, with one tuple."""
         self._number += 1
         number = self._number
-        self._out.write(BUNDLES, encode([(number, 0, number, number, [number], [("s", 0, number)])]))
+        self._out.write(BUNDLES, encode([new_bundle(number, 0, number, number, [number], [("s", 0, number)])]))
         return self._written.recv(1 << 16)
 
 
@@ -159,7 +160,7 @@ def test_a_link_of_an_epoch_that_was_replaced_meanwhile_ends_on_the_way(shop: Sh
 
 def test_a_paused_link_is_read_again_where_there_is_room(shop: Shop) -> None:
     (link,) = shop.hosts[0].input.bundle_links
-    link.unadmitted.append((7, 0, 7, 7, [7], [("s", 0, 7)]))
+    link.unadmitted.append(new_bundle(7, 0, 7, 7, [7], [("s", 0, 7)]))
     link.pause()  # as when its own queue is full
     shop.peer.far.send(shop.peer.frame())
     shop.share(0, 1)

@@ -12,6 +12,7 @@ import pytest
 from kit.neighbours import NobodyHere
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
@@ -100,7 +101,7 @@ class Host:
     def emit(self, *values: Any) -> bool:
         """Whether it is held back then."""
         for value in values:
-            self.task.receive([(value[1], 0, value[1], 1, None, [value])])
+            self.task.receive([new_bundle(value[1], 0, value[1], 1, None, [value])])
         self.task.run(SECOND_NS)
         return self.sender.flush()
 

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.node_groups import NodeGroup, node_group_of
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.messages import Member
@@ -49,7 +50,7 @@ def ends() -> Iterator[tuple[NodeQueue, NodeQueue]]:
 
 
 def bundle(number: int) -> tuple[object, ...]:
-    return (number, 0, 0, number, None, [number])
+    return new_bundle(number, 0, 0, number, None, [number])
 
 
 def rung(queue: NodeQueue) -> bool:
@@ -169,7 +170,7 @@ def test_a_batch_is_what_its_operator_takes_at_once() -> None:
 
 def test_a_full_queue_takes_no_more_until_there_is_room(ends: tuple[NodeQueue, NodeQueue]) -> None:
     one, other = ends
-    payload = encode([(0, 0, 0, 0, None, [b"x" * 100_000])])
+    payload = encode([new_bundle(0, 0, 0, 0, None, [b"x" * 100_000])])
     put = 0
     while one.put(payload):
         put += 1

@@ -10,6 +10,7 @@ import pytest
 
 from kit.neighbours import NobodyHere
 from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.node_groups import NodeGroup
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
@@ -100,7 +101,8 @@ class Desk:
 
     def come(self, *sizes: int, bytes_each: int = 1) -> None:
         """A frame, with bundles of so many tuples."""
-        bundles = [(number, 0, 0, number, None, [b"x" * bytes_each] * size) for number, size in enumerate(sizes)]
+        value = b"x" * bytes_each
+        bundles = [new_bundle(number, 0, 0, number, None, [value] * size) for number, size in enumerate(sizes)]
         left = self.pool.members[0].read(BUNDLES, memoryview(encode(bundles)))
         if left:
             self.pool.members[0].receive(left)
@@ -157,7 +159,7 @@ def test_tasks_that_sleep_get_a_portion_each_by_reference(desk: Desk) -> None:
 
 def test_nobody_overtakes_what_waits_in_the_node_s_queue(desk: Desk) -> None:
     desk.asleep(0)
-    desk.other.put(encode([(9, 0, 0, 9, None, [b"first"])]))
+    desk.other.put(encode([new_bundle(9, 0, 0, 9, None, [b"first"])]))
     desk.node.bell_rang()
     desk.come(1)
     assert (desk.here, desk.there) == ([], [1, 1])
@@ -180,7 +182,7 @@ def test_a_tuple_that_no_queue_is_made_for_stays(desk: Desk) -> None:
 
 
 def test_a_task_with_nothing_of_its_own_draws_from_the_node(desk: Desk) -> None:
-    desk.other.put(encode([(5, 0, 0, 5, [7], [("s", 0, 5)])]))
+    desk.other.put(encode([new_bundle(5, 0, 0, 5, [7], [("s", 0, 5)])]))
     task = desk.hosts[1].task
     assert task.runnable
     task.run(0)
@@ -191,13 +193,13 @@ def test_a_task_with_nothing_of_its_own_draws_from_the_node(desk: Desk) -> None:
 def test_a_queue_that_is_no_longer_wanted_is_emptied_into_tasks_in_turn_whenever_others_put(desk: Desk) -> None:
     for member in desk.pool.members[:2]:
         member.leave()
-    desk.other.put(encode([(1, 0, 0, 1, None, [b"x"])]))
+    desk.other.put(encode([new_bundle(1, 0, 0, 1, None, [b"x"])]))
     desk.pool.draw_from(None)
     desk.pool.empty(desk.node)
     desk.reader.run_posted()
     for emission in (2, 3, 4):  # from a worker that has not heard of it yet
         assert desk.reader.prepare_sleep()
-        desk.other.put(encode([(emission, 0, 0, emission, None, [b"x"])]))
+        desk.other.put(encode([new_bundle(emission, 0, 0, emission, None, [b"x"])]))
         desk.reader.turn(wait=False)
         desk.reader.awake()
     own = [[bundle[0] for bundle in host.task.queue] for host in desk.hosts[:2]]  # type: ignore[attr-defined]

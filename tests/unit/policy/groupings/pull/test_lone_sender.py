@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS
+from tailrace.core.bundles import FEEDBACK, MESSAGE, FeedbackMessage
 from tailrace.core.feedback.budget import FeedbackBudget
 from tailrace.core.feedback.receiver import FeedbackReceiver
 from tailrace.core.plan.planner import make_plan
-from tailrace.core.routing.router import FeedbackMessage
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, latency_balanced, power_of_two, pull
 from tailrace.policy.groupings.api import FIRST, HELD
@@ -140,8 +140,8 @@ class Own(tuple[int, ...]):
 
 @pytest.mark.parametrize("message", [Done(1, (2, 3), 0), Ran(1, 5), Credit(True), Held(1, 2), Reply(1, 2.0), Own((7,))])
 def test_notes_come_out_as_they_went_in(message: Message) -> None:
-    notes: list[FeedbackMessage] = [(3, 1, 7, message), (3, 2, 7, Ran(0, 0))]
+    notes: list[FeedbackMessage] = [(FEEDBACK, 3, 1, 7, message), (FEEDBACK, 3, 2, 7, Ran(0, 0))]
     found, sent_ns = decode_feedback(memoryview(encode_feedback(notes, 7)))
     assert sent_ns == 7
     assert found == notes
-    assert [type(note[3]) for note in found] == [type(message), Ran]
+    assert [type(note[MESSAGE]) for note in found] == [type(message), Ran]
