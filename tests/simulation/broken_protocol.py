@@ -33,7 +33,7 @@ from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.sink_log import DUPLICATE_DURABLE, DUPLICATE_PENDING, WRITE, SinkLog
 from tailrace.core.protocol.stored_state import StoredState
 from tailrace.core.routing import router
-from tailrace.core.routing.router import LaneOut
+from tailrace.core.routing.router import LaneEdge
 from tailrace.core.tasks import stages
 from tailrace.core.tasks.source import SourceTask
 from tailrace.sim.faults import topologies
@@ -55,9 +55,9 @@ def together(*patches: Patch) -> Iterator[None]:
 
 def ack_ids_are_lineages() -> Patch:
     """The ack id of a bundle is the exclusive or of its lineages, equal for every incarnation."""
-    original = LaneOut.send
+    original = LaneEdge.send
 
-    def send(self: LaneOut, *args: Any) -> int:
+    def send(self: LaneEdge, *args: Any) -> int:
         before = [len(lane.bundles) for lane in self.lanes]
         ids = original(self, *args)
         for lane, length in zip(self.lanes, before, strict=True):
@@ -71,7 +71,7 @@ def ack_ids_are_lineages() -> Patch:
                     ids ^= ack ^ named
         return ids
 
-    return patch.object(LaneOut, "send", send)
+    return patch.object(LaneEdge, "send", send)
 
 
 def one_register_a_root() -> Patch:
@@ -400,7 +400,9 @@ def takes_below_the_prefix() -> Patch:
 
 def shuffled_into_sinks() -> Patch:
     turn = count()
-    return patch.object(LaneOut, "_by_lineage", lambda self, lineages: [next(turn) % len(self.lanes) for _ in lineages])
+    return patch.object(
+        LaneEdge, "_by_lineage", lambda self, lineages: [next(turn) % len(self.lanes) for _ in lineages]
+    )
 
 
 # -- frames

@@ -35,7 +35,7 @@ from tailrace.topology import Topology
 
 def line_not_offered_again() -> Patch:
     """Tuples in line stay there, and the new half knows nothing of them."""
-    return patch.object(FeedbackSender, "_offer_line", lambda self: None)
+    return patch.object(FeedbackSender, "_choose_for_held", lambda self: None)
 
 
 def sending_halves_kept() -> Patch:
@@ -61,12 +61,12 @@ def old_messages_heard() -> Patch:
 
 def old_tuples_told() -> Patch:
     """A receiving half is told of tuples that were sent by halves long gone."""
-    original = FeedbackReceiver._tell
+    original = FeedbackReceiver._process
 
     def tell(self: FeedbackReceiver, version: int, *event: Any) -> None:
         original(self, max(version, self.version), *event)
 
-    return patch.object(FeedbackReceiver, "_tell", tell)
+    return patch.object(FeedbackReceiver, "_process", tell)
 
 
 def new_messages_dropped() -> Patch:
@@ -89,9 +89,9 @@ def held_tuples_not_registered() -> Patch:
     original = FeedbackSender._deal_out
 
     def deal_out(self: FeedbackSender, *args: Any) -> int:
-        held = len(self.line)
+        held = len(self.held)
         ids = original(self, *args)
-        for bundle in list(self.line)[held:]:
+        for bundle in list(self.held)[held:]:
             ids ^= bundle[3]
         return ids
 

@@ -180,7 +180,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("a loss renews the membership", techniques.losses_renew_nothing, STUCK, seeds=1500, first=1400),
     Mutation("a held tuple is in its register", techniques.held_tuples_not_registered, AHEAD),
-    Mutation("a full held queue holds its task back", techniques.line_unbounded, "line is not bounded"),
+    Mutation("a full held queue holds its task back", techniques.line_unbounded, "held queue is not bounded"),
     Mutation("a hedged root is complete once", techniques.complete_by_each, "a root is complete twice"),
     Mutation(
         "what is cancelled belongs to a complete root",

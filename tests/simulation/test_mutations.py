@@ -11,7 +11,7 @@ import pytest
 from mutations import MUTATIONS, Mutation, Verdict, try_out
 
 from tailrace.core.protocol.ledger import Ledger
-from tailrace.core.routing.router import LaneOut
+from tailrace.core.routing.router import LaneEdge
 from tailrace.sim.faults.seeded_runs import run_seed
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
@@ -40,11 +40,11 @@ def test_a_broken_rule_shows(mutation: Mutation, verdicts: dict[str, Future[Verd
 
 
 def test_mutations_leave_no_trace() -> None:
-    before = run_seed(7), Ledger.emit, LaneOut.send
+    before = run_seed(7), Ledger.emit, LaneEdge.send
     for mutation in MUTATIONS:
         with mutation.apply():
             pass
-    assert (run_seed(7), Ledger.emit, LaneOut.send) == before
+    assert (run_seed(7), Ledger.emit, LaneEdge.send) == before
 
 
 def test_the_page_lists_every_mutation() -> None:

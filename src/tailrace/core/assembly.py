@@ -12,7 +12,7 @@ from tailrace.clock import MILLISECOND_NS, Clock
 from tailrace.connector import CommittingWriter, Reader, Writer
 from tailrace.core.feedback.budget import FeedbackBudget
 from tailrace.core.feedback.receiver import FeedbackReceiver
-from tailrace.core.feedback.sender import MAX_LINE, FeedbackSender
+from tailrace.core.feedback.sender import MAX_HELD, FeedbackSender
 from tailrace.core.hedging.cancelled import CancelledEmissions
 from tailrace.core.plan.plan import EdgePlan, OperatorPlan, Plan
 from tailrace.core.protocol.ledger import Ledger, LedgerLimits
@@ -20,7 +20,15 @@ from tailrace.core.protocol.messages import Position
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.sink_log import SinkLog
 from tailrace.core.queues.shared import SharedQueue
-from tailrace.core.routing.router import DisjointHalvesOut, FeedbackLane, Lane, LaneOut, Out, TurnsOut, Unroutable
+from tailrace.core.routing.router import (
+    DisjointHalvesEdge,
+    FeedbackLane,
+    Lane,
+    LaneEdge,
+    OutEdge,
+    RoundRobinEdge,
+    Unroutable,
+)
 from tailrace.core.tasks.base import ObservedTask, PlainTask, Task
 from tailrace.core.tasks.deferred import AsyncTask, BatchTask
 from tailrace.core.tasks.empty_results import EmptyResults, Say, say_nothing
@@ -31,7 +39,7 @@ from tailrace.core.tasks.stages import (
     CommitSinkStage,
     FilterStage,
     FlatMapStage,
-    FusedOut,
+    FusedEdge,
     MapStage,
     Stage,
     Wiring,
@@ -53,7 +61,7 @@ class Bodies:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class WorkerContext:
     """What is the same for all tasks of a worker."""
 
     plan: Plan
@@ -63,7 +71,7 @@ class Surroundings:
     clock: Clock
     rng: Random
     observer: TaskObserver | None = None
-    line_limit: int = MAX_LINE  # tuples that may wait at a task for others to have room
+    held_limit: int = MAX_HELD  # tuples that may wait at a task for others to have room
     guard: Callable[[], AbstractContextManager[Any]] = nullcontext  # makes what is held by who draws from a queue
     queues: dict[int, SharedQueue[Task]] = field(
         default_factory=dict
@@ -75,116 +83,116 @@ class Surroundings:
     sightings: Sightings = field(default_factory=Sightings)
 
 
-def assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
+def assemble(leader: int, bodies: Bodies, context: WorkerContext) -> Task:
     """The task object for the unit that this task leads."""
-    task = _assemble(leader, bodies, around)
-    task.feedback_budget = around.feedback_budget
-    task.take_sides(around.tail)
+    task = _assemble(leader, bodies, context)
+    task.feedback_budget = context.feedback_budget
+    task.separate_hedges(context.tail)
     return task
 
 
-def _assemble(leader: int, bodies: Bodies, around: Surroundings) -> Task:
-    plan = around.plan
+def _assemble(leader: int, bodies: Bodies, context: WorkerContext) -> Task:
+    plan = context.plan
     operator = plan.operators[plan.operator_of[leader]]
     role = operator.operator.role
-    builder = _Builder(bodies, around)
+    builder = _Builder(bodies, context)
     if role is Role.SOURCE:
         task: Task = builder.source(leader)
     elif operator.is_async:
-        task = AsyncTask(plan, leader, around.clock, role, bodies.functions[leader])
+        task = AsyncTask(plan, leader, context.clock, role, bodies.functions[leader])
     elif role is Role.MAP_BATCH:
         options = operator.operator.options
         task = BatchTask(
             plan,
             leader,
-            around.clock,
+            context.clock,
             bodies.functions[leader],
             options["max_size"],
             int(options["max_wait_ms"] * MILLISECOND_NS),
             operator.operator.idempotent,
         )
     else:
-        plain = (ObservedTask if builder.feedback_into(operator) else PlainTask)(plan, leader, around.clock)
+        plain = (ObservedTask if builder.feedback_into(operator) else PlainTask)(plan, leader, context.clock)
         builder.add_tap(plain, operator)
-        plain.cancelled = around.cancelled
+        plain.cancelled = context.cancelled
         plain.stage = builder.stage(plain, leader)
-        builder.add_receiving_halves(plain, operator)
+        builder.add_feedback_receiver(plain, operator)
         return plain
     assert isinstance(task, SourceTask | AsyncTask | BatchTask)
     builder.add_tap(task, operator)
-    task.cancelled = around.cancelled
+    task.cancelled = context.cancelled
     task.wiring = builder.wiring(task, leader)
     if isinstance(task, SourceTask):
-        task.switch(around.tail)
-    if around.observer is not None:
+        task.switch(context.tail)
+    if context.observer is not None:
         if isinstance(task, SourceTask):
-            task.ledger.observer = around.observer.roots(leader)
+            task.ledger.observer = context.observer.roots(leader)
         else:
-            task.observer = around.observer.calls(task, leader)
-    builder.add_receiving_halves(task, operator)
+            task.observer = context.observer.calls(task, leader)
+    builder.add_feedback_receiver(task, operator)
     return task
 
 
 class _Builder:
-    def __init__(self, bodies: Bodies, around: Surroundings) -> None:
+    def __init__(self, bodies: Bodies, context: WorkerContext) -> None:
         self._bodies = bodies
-        self._around = around
-        self._plan = around.plan
+        self._context = context
+        self._plan = context.plan
 
     def wiring(self, task: Task, number: int) -> Wiring:
         plan = self._plan
         operator = plan.operators[plan.operator_of[number]]
         index = plan.task_index(number)
-        counters = TaskCounters(operator.name, index, self._around.worker)
-        wiring = Wiring(operator.name, index, operator.operator.on_error, counters, self._around.clock)
+        counters = TaskCounters(operator.name, index, self._context.worker)
+        wiring = Wiring(operator.name, index, operator.operator.on_error, counters, self._context.clock)
         task.wirings.append(wiring)
         outgoing = [edge for edge in plan.edges if edge.upstream == operator.index]
         main = [self._out(task, index, edge, counters) for edge in outgoing if edge.port is Port.MAIN]
         wiring.outs = tuple(main)
         if operator.operator.role in (Role.MAP, Role.MAP_BATCH):
-            wiring.outs = (EmptyResults(wiring, self._around.say), *main)
+            wiring.outs = (EmptyResults(wiring, self._context.say), *main)
         letters = [edge for edge in outgoing if edge.port is Port.DEAD_LETTERS]
         wiring.letters = tuple(self._out(task, index, edge, counters) for edge in letters)
         for out in main:
-            if isinstance(out, LaneOut):
+            if isinstance(out, LaneEdge):
                 out.unroutable = _blame(wiring, plan.operators[out.edge.downstream].name)
         return wiring
 
     def feedback_into(self, operator: OperatorPlan) -> list[EdgePlan]:
         return [edge for edge in self._plan.edges if edge.downstream == operator.index and edge.feedback]
 
-    def add_receiving_halves(self, task: Task, operator: OperatorPlan) -> None:
+    def add_feedback_receiver(self, task: Task, operator: OperatorPlan) -> None:
         edges = self.feedback_into(operator)
         if edges:
-            counters, around = task.counters[0], self._around
-            task.receiving = FeedbackReceiver(
-                self._plan, task.number, edges, counters, around.feedback_budget, around.clock, around.rng
+            counters, context = task.counters[0], self._context
+            task.feedback_receiver = FeedbackReceiver(
+                self._plan, task.number, edges, counters, context.feedback_budget, context.clock, context.rng
             )
 
     def add_tap(self, task: Task, operator: OperatorPlan) -> None:
         """Have the task draw from the queue that it may share, if it shall now. Before anybody looks at its queue."""
-        around = self._around
+        context = self._context
         if self._plan.shares(task.number, NODE):
-            queue = around.queues.get(operator.index)
+            queue = context.queues.get(operator.index)
             if queue is None:
-                queue = around.queues[operator.index] = SharedQueue(around.rng, around.clock, around.guard())
-            if self._plan.shares(task.number, around.tail.shared_queues):
+                queue = context.queues[operator.index] = SharedQueue(context.rng, context.clock, context.guard())
+            if self._plan.shares(task.number, context.tail.shared_queues):
                 task.draw_from(queue)
 
     def source(self, number: int) -> SourceTask:
         splits = [split.index for split in self._plan.splits_of(number)]
         starts = {
-            split: first_offset(self._plan, split, self._bodies.positions[split], self._around.epoch)
+            split: first_offset(self._plan, split, self._bodies.positions[split], self._context.epoch)
             for split in splits
         }
         readers = {split: self._bodies.readers[split] for split in splits}
-        ledger = Ledger(starts, self._around.limits, self._around.rng)
-        return SourceTask(self._plan, number, self._around.clock, ledger, readers, self._around.rng)
+        ledger = Ledger(starts, self._context.limits, self._context.rng)
+        return SourceTask(self._plan, number, self._context.clock, ledger, readers, self._context.rng)
 
-    def _out(self, task: Task, index: int, edge: EdgePlan, counters: TaskCounters) -> Out:
+    def _out(self, task: Task, index: int, edge: EdgePlan, counters: TaskCounters) -> OutEdge:
         downstream = self._plan.operators[edge.downstream]
         if edge.fused:
-            return FusedOut(edge, self.stage(task, downstream.first_task + index))
+            return FusedEdge(edge, self.stage(task, downstream.first_task + index))
         if edge.local:
             targets = [downstream.first_task + index]
         else:
@@ -194,20 +202,22 @@ class _Builder:
         lanes = [Lane(edge.index, target) for target in targets]
         task.lanes.extend(lanes)
         if isinstance(task, SourceTask) and task.leads(edge) and takes_turns(edge) and len(lanes) > 1:
-            return TurnsOut(edge, lanes, None, self._around.rng)
-        chooser = None if edge.local else edge.grouping.bind(len(targets), self._around.rng)
+            return RoundRobinEdge(edge, lanes, None, self._context.rng)
+        chooser = None if edge.local else edge.grouping.bind(len(targets), self._context.rng)
         if takes_turns(edge) and len(lanes) > 1 and passes_one(self._plan, edge):
-            return DisjointHalvesOut(edge, lanes, chooser, self._around.rng)
-        return LaneOut(edge, lanes, chooser, self._around.rng)
+            return DisjointHalvesEdge(edge, lanes, chooser, self._context.rng)
+        return LaneEdge(edge, lanes, chooser, self._context.rng)
 
-    def _feedback_out(self, task: Task, index: int, edge: EdgePlan, targets: list[int], counters: TaskCounters) -> Out:
-        around = self._around
+    def _feedback_out(
+        self, task: Task, index: int, edge: EdgePlan, targets: list[int], counters: TaskCounters
+    ) -> OutEdge:
+        context = self._context
         lanes = [FeedbackLane(edge.index, target) for target in targets]
         task.lanes.extend(lanes)
         out = FeedbackSender(
-            edge, lanes, index, counters, around.feedback_budget, around.clock, around.rng, around.line_limit
+            edge, lanes, index, counters, context.feedback_budget, context.clock, context.rng, context.held_limit
         )
-        task.lines[edge.index] = out
+        task.feedback_edges[edge.index] = out
         return out
 
     def stage(self, task: Task, number: int) -> Stage:
@@ -217,15 +227,15 @@ class _Builder:
             stage = self._sink(task, operator, self._bodies.writers[number], wiring)
         else:
             stage = _STAGES[operator.operator.role](self._bodies.functions[number], wiring)
-        observer = self._around.observer
+        observer = self._context.observer
         return stage if observer is None else observer.stage(task, number, stage, wiring)
 
     def _sink(self, task: Task, operator: OperatorPlan, writer: Writer, wiring: Wiring) -> Stage:
         if not operator.committing:
             return CallSinkStage(writer.write, wiring)
         committing = cast(CommittingWriter, writer)
-        log = open_log(committing, self._plan, self._bodies.positions, self._around.sightings)
-        stage = CommitSinkStage(committing, log, task.acks, self._plan, self._around.rng, wiring)
+        log = open_log(committing, self._plan, self._bodies.positions, self._context.sightings)
+        stage = CommitSinkStage(committing, log, task.acks, self._plan, self._context.rng, wiring)
         task.sinks.append(stage)
         return stage
 

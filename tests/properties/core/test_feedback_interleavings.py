@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tailrace.connector import SplitStart
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Members, Position, Recover
@@ -42,7 +42,7 @@ class _Written:
 class Stage:
     """Sources, tasks with a sink fused to each, and what is on its way between them, in order for each pair."""
 
-    def __init__(self, grouping: Grouping, line_limit: int, seed: int) -> None:
+    def __init__(self, grouping: Grouping, held_limit: int, seed: int) -> None:
         topology = Topology("t")
         source = topology.source("s", SimSource("s", ROOTS), tasks=SENDERS)
         worked = source.map("work", lambda value: value, tasks=TASKS, grouping=grouping)
@@ -50,7 +50,7 @@ class Stage:
         plan = make_plan(topology, 1)
         self.clock = ManualClock(1)
         limits = LedgerLimits(100, 1_000_000_000)
-        around = Surroundings(plan, 0, 1, limits, self.clock, Random(seed), line_limit=line_limit)
+        context = WorkerContext(plan, 0, 1, limits, self.clock, Random(seed), held_limit=held_limit)
         self.rows: list[Any] = []
         positions = {split.index: Position(0, None) for split in plan.splits}
         self.tasks: dict[int, Task] = {}
@@ -61,7 +61,7 @@ class Stage:
             }
             functions = {leader: plan.operators[plan.operator_of[leader]].operator.body}
             writers = {member: _Written(self.rows) for member in members if member != leader}
-            self.tasks[leader] = assemble(leader, Bodies(functions, writers, readers, positions), around)  # type: ignore[arg-type]
+            self.tasks[leader] = assemble(leader, Bodies(functions, writers, readers, positions), context)  # type: ignore[arg-type]
         self.sources = [task for task in self.tasks.values() if isinstance(task, SourceTask)]
         self.workers = [task for task in self.tasks.values() if isinstance(task, ObservedTask)]
         self.down: dict[tuple[int, int], deque[Any]] = {}
@@ -74,9 +74,9 @@ class Stage:
 
     def emit(self, number: int) -> None:
         source = self.sources[number % SENDERS]
-        if not source.line_full and source.ready_ns is not None:
+        if not source.held_full and source.ready_ns is not None:
             source.read(1 + number % 3)
-            assert all(len(line.line) <= line._limit + 3 for line in source.lines.values())
+            assert all(len(line.held) <= line._limit + 3 for line in source.feedback_edges.values())
         self.carry(source)
 
     def arrive(self, number: int) -> None:
@@ -87,8 +87,8 @@ class Stage:
 
     def run(self, number: int) -> None:
         task = self.workers[number % TASKS]
-        assert task.receiving is not None
-        task.receiving.look_up()
+        assert task.feedback_receiver is not None
+        task.feedback_receiver.process_pending()
         self.clock.advance(1 + number % 5)
         task.run(0)
         self.carry(task)
@@ -104,10 +104,10 @@ class Stage:
     def carry(self, task: Task) -> None:
         for lane in task.lanes:
             self.down.setdefault((task.number, lane.target), deque()).extend(lane.take())
-        if task.receiving is not None:
-            for sender, notes in task.receiving.notes.items():
+        if task.feedback_receiver is not None:
+            for sender, notes in task.feedback_receiver.outbox.items():
                 self.up.setdefault((task.number, sender), deque()).extend(notes)
-            task.receiving.notes = {}
+            task.feedback_receiver.outbox = {}
         for owner, fold in task.acks.items():
             ledger = self.tasks[owner]
             assert isinstance(ledger, SourceTask)
@@ -148,16 +148,16 @@ STEPS = st.lists(st.tuples(st.sampled_from(range(len(ACTIONS))), st.integers(0, 
 @given(st.sampled_from([0, 0, 0, 0, *range(len(GROUPINGS))]), st.sampled_from([1, 3, 100]), STEPS)
 @example(0, 1, [(0, 0)] * 4 + [(4, 0)] * 2 + [(0, 1)] * 4)
 def test_every_tuple_is_run_once_and_acknowledged(
-    which: int, line_limit: int, steps: Sequence[tuple[int, int]]
+    which: int, held_limit: int, steps: Sequence[tuple[int, int]]
 ) -> None:
-    stage = Stage(GROUPINGS[which], line_limit, len(steps))
+    stage = Stage(GROUPINGS[which], held_limit, len(steps))
     for action, number in steps:
         ACTIONS[action](stage, number)
     stage.finish()
     expected = Counter(("s", str(split), offset) for split in range(SENDERS) for offset in range(ROOTS))
     assert Counter(stage.rows) == expected
-    assert not any(line.line for source in stage.sources for line in source.lines.values())
+    assert not any(line.held for source in stage.sources for line in source.feedback_edges.values())
     for task in stage.workers:
-        assert task.receiving is not None
-        task.receiving.look_up()
-        assert not task.receiving._queued, "halves were told of other tuples than came"
+        assert task.feedback_receiver is not None
+        task.feedback_receiver.process_pending()
+        assert not task.feedback_receiver._queued, "halves were told of other tuples than came"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.plan import EdgePlan
 from tailrace.core.protocol.lineage import broadcast_lineages, child_lineages
-from tailrace.core.routing.router import MAX_BUNDLE, Lane, LaneOut
+from tailrace.core.routing.router import MAX_BUNDLE, Lane, LaneEdge
 from tailrace.policy import broadcast, fields, shuffle
 from tailrace.policy.groupings.api import ALL, Chooser
 from tailrace.topology import Port
@@ -43,17 +43,17 @@ def edge(grouping: Any, lineages: bool, by_lineage: bool = False) -> EdgePlan:
     return EdgePlan(0, 0, 1, grouping, Port.MAIN, SALT, False, False, lineages, by_lineage)
 
 
-def out(grouping: Any, tasks: int, lineages: bool, by_lineage: bool = False) -> LaneOut:
+def out(grouping: Any, tasks: int, lineages: bool, by_lineage: bool = False) -> LaneEdge:
     rng = Random(1)
     lanes = [Lane(0, 10 + task) for task in range(tasks)]
-    return LaneOut(edge(grouping, lineages, by_lineage), lanes, grouping.bind(tasks, rng), rng)
+    return LaneEdge(edge(grouping, lineages, by_lineage), lanes, grouping.bind(tasks, rng), rng)
 
 
-def send(route: LaneOut, count: int, parents: list[int] | None, indices: list[int] | None) -> int:
+def send(route: LaneEdge, count: int, parents: list[int] | None, indices: list[int] | None) -> int:
     return route.send(7, 2, 99, list(range(count)), parents, indices)
 
 
-def arrived(route: LaneOut) -> list[list[tuple[int, int | None]]]:
+def arrived(route: LaneEdge) -> list[list[tuple[int, int | None]]]:
     """By task: (value, lineage), in order."""
     return [
         [
@@ -65,7 +65,7 @@ def arrived(route: LaneOut) -> list[list[tuple[int, int | None]]]:
     ]
 
 
-def check_bundles(route: LaneOut, ids: int, with_lineages: bool) -> None:
+def check_bundles(route: LaneEdge, ids: int, with_lineages: bool) -> None:
     bundles = [bundle for lane in route.lanes for bundle in lane.bundles]
     assert ids == reduce(xor, (bundle[3] for bundle in bundles), 0)
     assert len({bundle[3] for bundle in bundles}) == len(bundles)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import divided, new_bundle
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
@@ -63,13 +63,13 @@ class Drawing:
         kind(topology.source("s", SimSource("s", 5), tasks=1), grouping).sink("out", SimSink(), tasks=1)
         plan = make_plan(topology, 1)
         limits, tail = LedgerLimits(9, 1_000), Tail(shared_queues="worker")
-        around = Surroundings(plan, 0, 1, limits, ManualClock(1), Random(1), tail=tail)
+        context = WorkerContext(plan, 0, 1, limits, ManualClock(1), Random(1), tail=tail)
         body = plan.operators[1].operator.body
         self.tasks: list[Task] = [
-            assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), around)
+            assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), context)
             for number in range(1, 1 + TASKS)
         ]
-        self.queue = around.queues[1]
+        self.queue = context.queues[1]
         self.put: list[tuple[Any, ...]] = []
         self._tracked = grouping.name == "least_work"
 
@@ -92,8 +92,8 @@ class Drawing:
         else:
             drawing.run(0)
         for one in self.tasks:
-            if one.receiving is not None:
-                one.receiving.look_up()
+            if one.feedback_receiver is not None:
+                one.feedback_receiver.process_pending()
 
     def switch(self, task: int) -> None:
         """Have it draw from the queue of all if it has its own, or the other way round."""
@@ -122,8 +122,8 @@ class Drawing:
         for emission in {bundle[0] for bundle in self.put}:
             assert not self.register(emission), "the ledger would wait for ever"
         for task in self.tasks:
-            if task.receiving is not None:
-                assert not task.receiving._queued, "halves were told of other tuples than came"
+            if task.feedback_receiver is not None:
+                assert not task.feedback_receiver._queued, "halves were told of other tuples than came"
 
 
 STEPS = st.lists(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tailrace.connector import Record, SplitStart
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position, Recover
@@ -58,8 +58,8 @@ def topology_of(source: Named) -> Topology:
 
 def source_task(start: int, *polls: Any) -> SourceTask:
     plan = make_plan(topology_of(Named()), 1)
-    around = Surroundings(plan, 0, 1, LedgerLimits(100, 1_000), ManualClock(1), Random(1))
-    task = assemble(0, Bodies({}, {}, {0: Given(*polls)}, {0: Position(start, None)}), around)
+    context = WorkerContext(plan, 0, 1, LedgerLimits(100, 1_000), ManualClock(1), Random(1))
+    task = assemble(0, Bodies({}, {}, {0: Given(*polls)}, {0: Position(start, None)}), context)
     assert isinstance(task, SourceTask)
     task.handle(Recover())
     return task

@@ -1,1 +1,1 @@
-"""Load-aware edges at work: feedback senders, feedback receivers, and what feedback may cost."""
+"""Load-aware edges: the feedback sender of an edge, the feedback receiver of a task, and the budget of a worker."""

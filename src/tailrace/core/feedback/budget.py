@@ -1,11 +1,14 @@
-"""What feedback may cost a worker: a share of one core, which its tasks spend together.
+"""The feedback budget of a worker: feedback is limited to 2% of a core. Beyond that, reports are delayed and merged.
 
-Each says afterwards what it has spent. Whoever wants to look up waits until all that was spent has been earned; what it
-has to tell is told together then, for less. A worker that spends little saves a little, so that feedback is at once
-wherever tuples are few or come in bursts; half of that is kept for what is urgent. And whoever has worked for so long
-that its part of the share pays for it need not wait for others.
+All tasks of the worker spend from one budget, and say afterwards how long a report took. A task that wants to process
+its feedback waits until what was spent before has been earned again. Its later report then covers more tuples, which
+costs less for each.
 
-What tuples wait for may take more of it, up to a bound of all.
+- A worker that spends little saves up to ``SAVED_NS`` of budget. Feedback is therefore immediate where tuples are few
+  or come in bursts. Half of the savings is reserved for urgent reports.
+- A task that has worked long enough since its last report that its part of the budget pays for the next one does not
+  wait for others.
+- Reports that senders hold tuples for may take more of the budget than others, up to a bound on all feedback.
 """
 
 from __future__ import annotations
@@ -14,38 +17,41 @@ from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.core.token_bucket import TokenBucket
 
 FEEDBACK_SHARE = 0.02
-"""Of a core, unless somebody wants to spend more or less on it."""
+"""The share of one core that feedback may take."""
 
 REPORTS = 0.75
-BOUND = 0.9
-"""Of that, for whatever waits. What senders hear is spent, but does not wait."""
+"""The part of the share that reports may take. Senders spend the rest on reading them, and do not wait for that."""
 
-HEARERS = 3
-"""Workers whose reports a sender can hear within its own share. Where there are more, each spends less."""
+BOUND = 0.9
+"""The part of the share that reports may take if senders hold tuples until they get them."""
+
+READERS = 3
+"""How many workers' reports a sender can read within its own share. Where there are more workers, each reports less."""
 
 SAVED_NS = 50 * MILLISECOND_NS
-"""So long a worker saves, and goes into debt, at most."""
+"""The most that a worker saves, and the most that it owes, as the time in which it earns that much."""
 
-KEPT_NS = SAVED_NS // 2
-"""What is earned in this time is for what is urgent."""
+RESERVED_NS = SAVED_NS // 2
+"""The part of the savings that is for urgent reports, as the time in which it is earned."""
 
-SMOOTHING = 0.05  # of the price
+SMOOTHING = 0.05
+"""The weight of a new report in the average price of one."""
 
 
 class FeedbackBudget(TokenBucket):
-    """Nanoseconds are spent, and told afterwards.
+    """Nanoseconds of processor time, spent by all tasks of a worker.
 
-    Threads may spend at the same moment. One of the sums is lost then, which does no harm.
+    Threads may spend at the same moment. One of the amounts is lost then, which does no harm.
     """
 
     def __init__(self, workers: int = 1, share: float = FEEDBACK_SHARE) -> None:
-        each = share * min(1.0, HEARERS / workers)
+        each = share * min(1.0, READERS / workers)
         self._share = each * REPORTS
         super().__init__(_per_s(self._share), SAVED_NS, SAVED_NS)
         self._all = TokenBucket(_per_s(each * BOUND), SAVED_NS, SAVED_NS)
-        self.tasks = 0  # that have something to tell
-        self._price_ns = 0.0  # of one telling, and of all that was told and heard before it
-        self._since_ns = 0  # spent since the last one
+        self.tasks = 0  # how many tasks report
+        self._price_ns = 0.0  # what one report costs on average, with what was spent on feedback between two reports
+        self._since_ns = 0  # spent since the last report
 
     def spend(self, amount: int, now_ns: int) -> None:
         super().spend(amount, now_ns)
@@ -53,33 +59,33 @@ class FeedbackBudget(TokenBucket):
         self._since_ns += amount
 
     def spend_within_bound(self, amount: int, now_ns: int) -> None:
-        """On what tuples wait for."""
+        """Spend on a report that senders hold tuples for."""
         self._all.spend(amount, now_ns)
         self._since_ns += amount
 
-    def told(self) -> None:
-        """A task has told what it has run, and has spent what that took."""
+    def report_sent(self) -> None:
+        """A task has reported, and has already called ``spend`` for it."""
         self._price_ns += (self._since_ns - self._price_ns) * (SMOOTHING if self._price_ns else 1)
         self._since_ns = 0
 
     @property
     def urgent_ns(self) -> int:
-        """From then on something may be spent on what is urgent, though no tuples wait for it."""
+        """From then on an urgent report may be made."""
         return max(self.free_ns, self.bound_ns)
 
     @property
     def ample_ns(self) -> int:
-        """From then on something may be spent on what is not urgent."""
-        return self.urgent_ns + KEPT_NS
+        """From then on a report may be made that is not urgent."""
+        return self.urgent_ns + RESERVED_NS
 
     @property
     def bound_ns(self) -> int:
-        """From then on something may be spent on what tuples wait for."""
+        """From then on a report may be made that senders hold tuples for."""
         return self._all.free_ns
 
     @property
     def paying_ns(self) -> int:
-        """A task that has worked for so long since it last told may do it: if all did, that would be the share."""
+        """A task that has worked this long since its last report may make one: if all do so, they spend the share."""
         return int(self.tasks * self._price_ns / self._share)
 
 

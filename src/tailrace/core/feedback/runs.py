@@ -1,4 +1,7 @@
-"""What the halves of a task are told of, in as few pieces as can be: tuples that came, and tuples that were run."""
+"""What a feedback receiver keeps for later: arrivals and finished calls, merged into as few pieces as possible.
+
+Telling a grouping of many tuples at once costs it much less than telling it of each.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,24 @@ from tailrace.core.bundles import ATTACHED, EMISSION, FEEDBACK, ORIGIN, VALUES, 
 from tailrace.policy.groupings.feedback import Message
 
 Came = tuple[Origin | None, int, Sequence[Message | None] | None]
-"""Tuples that have come: whose, how many, and what is attached to them. Nobody's: they came on another kind of edge."""
+"""Tuples that have arrived: (origin, how many, feedback attached to them). The origin is None where they came on an
+edge that is not load-aware."""
 
 Arrival = tuple[int, Sequence[Any], int]
-"""When it was, what came (each a ``Came`` or a note), and how long it took to look at that."""
+"""(when they arrived, each a ``Came`` or a feedback message, how long it took to summarise them)"""
 
 Run = tuple[Origin | None, Sequence[Any], Sequence[Message | None] | None, Sequence[int] | None]
-"""Tuples that were run one after the other: whose, which, what is attached to them, and how long each took.
-No durations: they were thrown away."""
+"""Tuples that were run one after the other: (origin, values, feedback attached to them, how long each took). The
+durations are None where the tuples were dropped unrun, because their emission was cancelled."""
 
 
 def came(items: Iterable[Any]) -> list[Came | FeedbackMessage]:
-    """The same in fewer: tuples of one sender that came without a break are one, where nothing is attached."""
+    """Summarise bundles and feedback messages, in order.
+
+    Consecutive tuples of one sender, with nothing attached, become one piece.
+    """
     found: list[Came | FeedbackMessage] = []
-    last: Origin | None = None  # of the tuples counted and not yet in there
+    last: Origin | None = None  # of the tuples that are counted and not yet in ``found``
     tuples = 0
     for item in items:
         feedback = item[EMISSION] == FEEDBACK
@@ -43,19 +50,19 @@ def came(items: Iterable[Any]) -> list[Came | FeedbackMessage]:
 
 
 def joined(runs: Sequence[Run]) -> list[Run]:
-    """The same in fewer: what was run for one sender is one, where nothing is attached and nothing else between."""
+    """Merge the runs of each sender, where nothing is attached and nothing else lies between them."""
     found: list[Run] = []
-    going_on: dict[Origin, tuple[list[Any], list[int]]] = {}
+    open_runs: dict[Origin, tuple[list[Any], list[int]]] = {}
     for run in runs:
-        origin, some, said, took_ns = run
-        if origin is None or said is not None or took_ns is None:
-            going_on.clear()
+        origin, some, attached, took_ns = run
+        if origin is None or attached is not None or took_ns is None:
+            open_runs.clear()
             found.append(run)
-        elif origin in going_on:
-            values, durations_ns = going_on[origin]
+        elif origin in open_runs:
+            values, durations_ns = open_runs[origin]
             values += some
             durations_ns += took_ns
         else:
-            values, durations_ns = going_on[origin] = [*some], [*took_ns]
+            values, durations_ns = open_runs[origin] = [*some], [*took_ns]
             found.append((origin, values, None, durations_ns))
     return found

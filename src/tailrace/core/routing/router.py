@@ -64,12 +64,12 @@ class FeedbackLane(Lane):
 
     bundles: list[Any]
 
-    def drop_notes(self) -> None:
+    def drop_feedback(self) -> None:
         """There is nobody to hear them. Whoever comes will come with a new membership, and with it new halves."""
         self.bundles = [item for item in self.bundles if not is_feedback(item)]
 
 
-class Out(Protocol):
+class OutEdge(Protocol):
     """One outgoing edge of one task."""
 
     def send(
@@ -85,7 +85,7 @@ class Out(Protocol):
         ...
 
 
-class LaneOut:
+class LaneEdge:
     """An edge that leads to other tasks, through lanes."""
 
     def __init__(self, edge: EdgePlan, lanes: Sequence[Lane], chooser: Chooser | None, rng: Random) -> None:
@@ -228,7 +228,7 @@ class LaneOut:
         return acks
 
 
-class TurnsOut(LaneOut):
+class RoundRobinEdge(LaneEdge):
     """A shuffled edge of a source to several tasks: roots take turns, and a hedge goes elsewhere."""
 
     least_waiting: LeastWaiting | None = None
@@ -267,13 +267,13 @@ class TurnsOut(LaneOut):
         return choice
 
 
-class DisjointHalvesOut(LaneOut):
+class DisjointHalvesEdge(LaneEdge):
     """A shuffled edge behind the first, that has at most one tuple of an emission: a hedge's goes to the other side."""
 
     disjoint_halves: DisjointHalves | None = None
     """While roots are hedged by a rule that cancels. Without it all tuples take turns."""
 
-    def take_sides(self, wanted: bool) -> None:
+    def separate_hedges(self, wanted: bool) -> None:
         if wanted != (self.disjoint_halves is not None):
             self.disjoint_halves = DisjointHalves(len(self.lanes), self._salt, self._new_id(32)) if wanted else None
 

@@ -29,7 +29,7 @@ from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.acks import AckFold, Fold
 from tailrace.core.protocol.messages import Committed, Flush, FromWorker, Members, Techniques, ToWorker
 from tailrace.core.queues.shared import SharedQueue, Tap
-from tailrace.core.routing.router import DisjointHalvesOut, Lane
+from tailrace.core.routing.router import DisjointHalvesEdge, Lane
 from tailrace.core.tasks.stages import CommitSinkStage, Stage, Wiring
 from tailrace.errors import ProtocolError, TailraceError
 from tailrace.metrics.counters import TaskCounters
@@ -63,13 +63,13 @@ class Task:
         self.new_queue: Callable[[], BundleQueue] = deque  # makes one of its own
         self.queue: BundleQueue = self.new_queue()
         self.tap: Tap[Task] | None = None  # its queue, if others draw from that too
-        self.told: set[Task] = set()  # tasks whose halves have heard of calls here; whoever wakes them empties it
+        self.notified: set[Task] = set()  # tasks whose halves have heard of calls here; whoever wakes them empties it
         self.lanes: list[Lane] = []
         self.acks: dict[int, AckFold] = {owner: AckFold() for owner in plan.owners}
         self.wirings: list[Wiring] = []  # of the leader first, then of what is fused to it
         self.sinks: list[CommitSinkStage] = []
-        self.lines: dict[int, FeedbackSender] = {}  # by edge index: the load-aware edges that leave here
-        self.receiving: FeedbackReceiver | None = None  # of those that lead here
+        self.feedback_edges: dict[int, FeedbackSender] = {}  # by edge index: the load-aware edges that leave here
+        self.feedback_receiver: FeedbackReceiver | None = None  # of those that lead here
         self.feedback_budget = FeedbackBudget()  # for feedback; this and the next are shared by all tasks of the worker
         self.cancelled = CancelledEmissions()
         self.cancels: list[int] = []  # emissions that this task wants cancelled everywhere; whoever tells empties it
@@ -83,11 +83,11 @@ class Task:
     def receive(self, bundles: Sequence[Any]) -> None:
         """Bundles have come, on load-aware edges tracked ones and notes in between. From any thread."""
         queue = self.queue
-        if self.receiving is None:
+        if self.feedback_receiver is None:
             queue.extend(bundles)
         else:
             mixed = has_feedback_messages(bundles)
-            self.receiving.arrived(bundles, mixed)  # first, so that nothing is run that halves will not hear of
+            self.feedback_receiver.arrived(bundles, mixed)  # first, so that nothing is run that halves will not hear of
             queue.extend([item for item in bundles if not is_feedback(item)] if mixed else bundles)
         if queue is not self.queue:
             self._follow(queue)
@@ -119,17 +119,17 @@ class Task:
     def hear(self, notes: Sequence[FeedbackMessage], said_ns: int | None = None) -> None:
         """Tasks that this one sends to have said something, at that time if it is known."""
         for _, edge, task, version, message in notes:
-            self.lines[edge].hear(task, version, message, said_ns)
+            self.feedback_edges[edge].hear(task, version, message, said_ns)
 
     @property
-    def holds(self) -> bool:
+    def holds_tuples(self) -> bool:
         """Whether tuples wait here for some task to have room."""
-        return any(line.line for line in self.lines.values())
+        return any(edge.held for edge in self.feedback_edges.values())
 
     @property
-    def line_full(self) -> bool:
+    def held_full(self) -> bool:
         """Whether so many tuples wait for some task to have room that no more may be made."""
-        return any(line.full for line in self.lines.values())
+        return any(edge.full for edge in self.feedback_edges.values())
 
     # -- what only sources do
 
@@ -202,7 +202,7 @@ class Task:
     def show(self) -> None:
         """Bring the gauges up to date."""
         counters = self.wirings[0].counters
-        counters.edges = tuple(line.state() for line in self.lines.values())
+        counters.edges = tuple(edge.state() for edge in self.feedback_edges.values())
         counters.held = sum(edge.held for edge in counters.edges)
 
     def handle(self, message: ToWorker) -> None:
@@ -216,22 +216,22 @@ class Task:
                 for sink in self.sinks:
                     sink.commit()
             case Members():
-                self._bind_halves(message.version)
+                self._bind_feedback(message.version)
             case Techniques():
-                self.take_sides(message.tail)
+                self.separate_hedges(message.tail)
 
-    def take_sides(self, tail: Tail) -> None:
+    def separate_hedges(self, tail: Tail) -> None:
         """Send hedges to other tasks than what they race, from now on, if there are any."""
         for wiring in self.wirings:
             for out in wiring.outs:
-                if isinstance(out, DisjointHalvesOut):
-                    out.take_sides(tail.hedge is not None and tail.hedge.cancels)
+                if isinstance(out, DisjointHalvesEdge):
+                    out.separate_hedges(tail.hedge is not None and tail.hedge.cancels)
 
-    def _bind_halves(self, version: int) -> None:
-        for line in self.lines.values():
-            line.bind(version)
-        if self.receiving is not None:
-            self.receiving.bind(version)
+    def _bind_feedback(self, version: int) -> None:
+        for edge in self.feedback_edges.values():
+            edge.bind(version)
+        if self.feedback_receiver is not None:
+            self.feedback_receiver.bind(version)
 
     def unsendable(self, edge: int, bundle: Bundle, position: int, cause: Exception) -> None:
         """A tuple of a bundle cannot leave this task. What becomes of it is up to the operator that emitted it."""
@@ -255,16 +255,16 @@ class Task:
             counters.unrun_hedges += len(bundle[VALUES])
         else:
             counters.unrun += len(bundle[VALUES])
-        receiving = self._halves_to_tell()
-        if receiving is not None:
-            receiving.dropped_all(bundle)
+        receiver = self._receiver_to_notify()
+        if receiver is not None:
+            receiver.dropped_all(bundle)
 
-    def _halves_to_tell(self) -> FeedbackReceiver | None:
+    def _receiver_to_notify(self) -> FeedbackReceiver | None:
         """Those that are to hear of what was taken last: of the task that its sender chose, whoever took it."""
-        if self.receiving is None or self.tap is None:
-            return self.receiving
-        self.told.add(self.tap.chosen)
-        return self.tap.chosen.receiving
+        if self.feedback_receiver is None or self.tap is None:
+            return self.feedback_receiver
+        self.notified.add(self.tap.chosen)
+        return self.tap.chosen.feedback_receiver
 
 
 def _taken_from(queue: BundleQueue) -> list[Any]:
@@ -323,9 +323,9 @@ class PlainTask(Task):
             both[emission] = both.get(emission, 0) ^ ids
             began_ns, now_ns = now_ns, clock()
             tap.took(len(values), now_ns - began_ns)
-            receiving = self._halves_to_tell()
-            if receiving is not None:
-                receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
+            receiver = self._receiver_to_notify()
+            if receiver is not None:
+                receiver.executed_all(bundle, durations[counted:], now_ns - began_ns)
             if now_ns >= end_ns:
                 return
 
@@ -338,8 +338,8 @@ class ObservedTask(PlainTask):
             self._run_drawn(self.tap, budget_ns)
             return
         queue = self.queue
-        receiving, durations = self.receiving, self.wirings[0].durations
-        assert receiving is not None
+        receiver, durations = self.feedback_receiver, self.wirings[0].durations
+        assert receiver is not None
         run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
         now_ns = clock()
         end_ns = now_ns + budget_ns
@@ -349,7 +349,7 @@ class ObservedTask(PlainTask):
         while queue:
             emission, split, offset, ack, lineages, values, origin, attached = bundle = queue.popleft()
             if cancelled and emission in cancelled:
-                receiving.executed_run(going_on, ran, took_ns)
+                receiver.executed_run(going_on, ran, took_ns)
                 going_on = None
                 self.throw_away(bundle)
                 continue
@@ -359,15 +359,15 @@ class ObservedTask(PlainTask):
             both[emission] = both.get(emission, 0) ^ ids
             began_ns, now_ns = now_ns, clock()
             if len(values) > 1 or origin is None or attached is not None:
-                receiving.executed_run(going_on, ran, took_ns)
+                receiver.executed_run(going_on, ran, took_ns)
                 going_on = None
-                receiving.executed_all(bundle, durations[counted:], now_ns - began_ns)
+                receiver.executed_all(bundle, durations[counted:], now_ns - began_ns)
             elif origin is going_on:
                 ran += values
                 took_ns.append(now_ns - began_ns)
             else:
-                receiving.executed_run(going_on, ran, took_ns)
+                receiver.executed_run(going_on, ran, took_ns)
                 going_on, ran, took_ns = origin, [*values], [now_ns - began_ns]
             if now_ns >= end_ns:
                 break
-        receiving.executed_run(going_on, ran, took_ns)
+        receiver.executed_run(going_on, ran, took_ns)

@@ -61,14 +61,14 @@ class DeferredTask(Task):
     def _ran(self, call: Call, duration_ns: int) -> None:
         """A tuple has been run, well or not."""
         self.wiring.durations.append(duration_ns)
-        receiving, chosen = self.receiving, call.bundle.chosen
-        if receiving is None:
+        receiver, chosen = self.feedback_receiver, call.bundle.chosen
+        if receiver is None:
             return
         if chosen is not None:
-            receiving = chosen.receiving
-            self.told.add(chosen)
-        assert receiving is not None, "tasks of one operator have halves, or none has"
-        receiving.executed(call.bundle.origin, call.value, call.attached, duration_ns)
+            receiver = chosen.feedback_receiver
+            self.notified.add(chosen)
+        assert receiver is not None, "tasks of one operator have halves, or none has"
+        receiver.executed(call.bundle.origin, call.value, call.attached, duration_ns)
 
     def next_call(self) -> Call | None:
         """The next tuple that wants to be started."""

@@ -30,7 +30,7 @@ from tailrace.core.protocol.messages import (
     Techniques,
     ToWorker,
 )
-from tailrace.core.routing.router import TurnsOut
+from tailrace.core.routing.router import RoundRobinEdge
 from tailrace.core.source_checks import checked, not_increasing
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.stages import Wiring
@@ -167,7 +167,7 @@ class SourceTask(Task):
     def needs_acks_now(self) -> bool:
         """Whether it could do something at once if it heard of an ack, or of what a task reports."""
         idle = not self._started or self.exhausted or self.ledger.room <= 0
-        return idle or self.holds or bool(self._barrier) or self.hedging is not None
+        return idle or self.holds_tuples or bool(self._barrier) or self.hedging is not None
 
     def apply(self, both: Fold, complete: Fold, durable: Fold, sent_ns: int | None = None) -> None:
         """Acks have arrived. What they tell of was done when they were sent, as far as that is known."""
@@ -233,7 +233,7 @@ class SourceTask(Task):
 
     def _places(self, noted: bool) -> list[LeastWaiting]:
         """Have the edges along which roots take turns note where they go, or not any more."""
-        outs = [out for out in self.wiring.outs if isinstance(out, TurnsOut)]
+        outs = [out for out in self.wiring.outs if isinstance(out, RoundRobinEdge)]
         for out in outs:
             out.least_waiting = LeastWaiting(len(out.lanes)) if noted else None
         return [out.least_waiting for out in outs if out.least_waiting is not None]
@@ -254,14 +254,14 @@ class SourceTask(Task):
             root = self._again.popleft()
             if not root.durable:
                 self._emit(root, self.clock())
-            if self.clock() >= end_ns or self.line_full:
+            if self.clock() >= end_ns or self.held_full:
                 return
         if self.hedging is not None and self._races is not None and self._started:
             self._hedge(self.hedging, self._races, self.clock())
 
     def _hedge(self, hedging: HedgingController, races: HedgeRaces, now_ns: int) -> None:
         self._late.update(dict.fromkeys(hedging.due(now_ns)))
-        while self._late and not self.line_full:
+        while self._late and not self.held_full:
             root = next(iter(self._late))
             del self._late[root]
             if not root.complete_ns:

@@ -19,7 +19,7 @@ from tailrace.core.plan.plan import EdgePlan, Plan
 from tailrace.core.protocol.acks import AckFold, Fold, fold_into
 from tailrace.core.protocol.lineage import child_lineages
 from tailrace.core.protocol.sink_log import DUPLICATE_DURABLE, WRITE, SinkLog
-from tailrace.core.routing.router import Out
+from tailrace.core.routing.router import OutEdge
 from tailrace.errors import Fenced, TaskError, shorten
 from tailrace.metrics.counters import TaskCounters
 from tailrace.topology import OnError
@@ -49,8 +49,8 @@ class Wiring:
         self.on_error = on_error
         self.counters = counters
         self.clock = clock
-        self.outs: tuple[Out, ...] = ()
-        self.letters: tuple[Out, ...] = ()
+        self.outs: tuple[OutEdge, ...] = ()
+        self.letters: tuple[OutEdge, ...] = ()
         self.durations: list[int] = []  # execution times of calls that are not counted yet
 
     def send(
@@ -400,7 +400,7 @@ class CommitSinkStage:
         return moved
 
 
-class FusedOut:
+class FusedEdge:
     """An edge to a stage in the same task: a plain call."""
 
     def __init__(self, edge: EdgePlan, stage: Stage) -> None:

@@ -102,11 +102,11 @@ class Sender:
         for owner, fold in self._task.acks.items():
             if fold:
                 self._flush_acks(owner, fold)
-        if self._task.receiving is not None and self._task.receiving.notes:
+        if self._task.feedback_receiver is not None and self._task.feedback_receiver.outbox:
             self.flush_feedback()
         if self._task.cancels or self._uncancelled:
             self._flush_cancels()
-        return held_back or (bool(self._task.lines) and self._task.line_full)
+        return held_back or (bool(self._task.feedback_edges) and self._task.held_full)
 
     @property
     def waits_for_connection(self) -> bool:
@@ -119,7 +119,7 @@ class Sender:
         return any(not link.open for link in self._links) and (
             any(lane.bundles for lane in self._task.lanes)
             or any(self._task.acks.values())
-            or (self._task.receiving is not None and bool(self._task.receiving.notes))
+            or (self._task.feedback_receiver is not None and bool(self._task.feedback_receiver.outbox))
         )
 
     # -- bundles
@@ -141,7 +141,7 @@ class Sender:
             return
         link = self._links.link("bundles", lane.target)
         if link.member is None and isinstance(lane, FeedbackLane):
-            lane.drop_notes()
+            lane.drop_feedback()
         while link.ready and lane.bundles:
             limit = self.limit
             bundles = lane.take() if len(lane.bundles) <= limit else lane.take_first(limit)
@@ -239,8 +239,8 @@ class Sender:
 
     def flush_feedback(self) -> None:
         """Send feedback messages. Those for a worker that is gone are dropped: they are of no use to its successor."""
-        assert self._task.receiving is not None
-        waiting = self._task.receiving.notes
+        assert self._task.feedback_receiver is not None
+        waiting = self._task.feedback_receiver.outbox
         for target in tuple(waiting):
             mailbox = self._services.mailbox_of(target)
             if mailbox is not None:
@@ -301,8 +301,8 @@ class Sender:
             targets += [("bundles", lane.target) for lane in self._task.lanes]
         if not self._task.owns_roots or self._task.sinks:
             targets += [("acks", owner) for owner in self._task.acks]
-        if self._task.receiving is not None:
-            targets += [(self._feedback_kind(sender), sender) for sender in self._task.receiving.senders]
+        if self._task.feedback_receiver is not None:
+            targets += [(self._feedback_kind(sender), sender) for sender in self._task.feedback_receiver.senders]
         for kind, target in targets:
             if self._services.mailbox_of(target) is None:
                 self._links.link(kind, target)

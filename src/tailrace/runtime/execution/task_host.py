@@ -104,7 +104,7 @@ class TaskHost:
     def receive_feedback(self, messages: list[FeedbackMessage], sent_ns: int) -> None:
         """Feedback from a task of this worker. A task that holds no tuples mostly needs it only for its next one."""
         self._mail.append(partial(self.task.hear, messages, sent_ns))
-        if self.task.holds or any_urgent(messages):
+        if self.task.holds_tuples or any_urgent(messages):
             self.wake()
 
     def receive_acks(self, folds: Folds, sent_ns: int) -> None:
@@ -147,7 +147,7 @@ class TaskHost:
     def has_work(self) -> bool:
         if self._mail:
             return True
-        receiving = self.task.receiving
+        receiving = self.task.feedback_receiver
         waiting = bool(self.task.queue) or (receiving is not None and receiving.due(idle=True))
         return waiting and not (self._blocked_since_ns or self._overfull)
 
@@ -230,25 +230,25 @@ class TaskHost:
         return (
             task.runnable
             and not (self.shared or self._mail or self._links_resumed or self._blocked_since_ns)
-            and not (task.lines or task.sinks)
+            and not (task.feedback_edges or task.sinks)
             and self._ended_ns - now_ns < STRAIGHT_ON_NS
             and not task.owns_roots
         )
 
     def _step(self, task: Task, now_ns: int) -> None:
         """Run tuples for about a slice, and send what they led to."""
-        receiving = task.receiving
+        receiving = task.feedback_receiver
         if receiving is not None and self._may_look_up(task, receiving):
-            receiving.look_up()
+            receiving.process_pending()
             self._sender.flush_feedback()  # now: the next call may be long
         ready_ns = task.ready_ns if task.owns_roots else None
         if task.runnable or (ready_ns is not None and ready_ns <= now_ns):
             self._call(self._run, task, ready_ns, now_ns)
-            if receiving is not None and receiving.hears_one and receiving.due(not task.runnable):
-                receiving.look_up()
+            if receiving is not None and receiving.has_one_sender and receiving.due(not task.runnable):
+                receiving.process_pending()
                 self._sender.flush_feedback()  # before all else: the sender may wait for it
-        if task.told:
-            self._wake_told(task.told)
+        if task.notified:
+            self._wake_told(task.notified)
         self._flush()
         shared = self.shared_input
         if shared is None:
@@ -277,7 +277,7 @@ class TaskHost:
 
     def _may_look_up(self, task: Task, receiving: FeedbackReceiver) -> bool:
         runnable = task.runnable
-        return receiving.due(not runnable) and not (receiving.patient and task.tap is None and runnable)
+        return receiving.due(not runnable) and not (receiving.arrivals_can_wait and task.tap is None and runnable)
 
     def _wake_told(self, told: set[Task]) -> None:
         """Wake tasks whose tuples have been run here: they have feedback to send."""
@@ -348,8 +348,8 @@ class TaskHost:
             wake_ns = min(wake_ns, self._source_wake_ns(task, now_ns))
         if self._blocked_since_ns or self._sender.waits_for_connection:
             return min(wake_ns, now_ns + RETRY_NS)
-        if task.receiving is not None and task.receiving.pending:
-            wake_ns = min(wake_ns, max(now_ns, task.receiving.due_ns(idle=True)))
+        if task.feedback_receiver is not None and task.feedback_receiver.pending:
+            wake_ns = min(wake_ns, max(now_ns, task.feedback_receiver.due_ns(idle=True)))
         if task.deadline_ns:
             wake_ns = min(wake_ns, task.deadline_ns)
         return wake_ns

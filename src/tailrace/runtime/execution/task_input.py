@@ -100,7 +100,7 @@ class TaskInput:
 
     def _on_frame(self, same_machine: bool, kind: int, payload: memoryview) -> None:
         task = self._task
-        if kind == FEEDBACK and task.lines:
+        if kind == FEEDBACK and task.feedback_edges:
             self._on_feedback(same_machine, payload)
         elif kind == ACKS and task.owns_roots:
             folds, sent_ns = decode_folds(payload)

@@ -104,7 +104,7 @@ class Pool:
             return
         portions = -(-tuples // tap.portion)
         with self._waking:
-            if chosen.task.receiving is not None:  # it has feedback to process, whichever task runs the tuples
+            if chosen.task.feedback_receiver is not None:  # it has feedback to process, whichever task runs the tuples
                 portions -= chosen.idle
                 chosen.wake()
             for host in sorted(self.drawing, key=lambda host: (not host.task.deadline_ns, host is not chosen)):

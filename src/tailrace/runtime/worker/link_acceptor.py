@@ -115,5 +115,5 @@ def _take_offer(hello: dict[str, Any]) -> tuple[RingPart | None, str | None]:
 def _takes(task: Task, kind: str) -> bool:
     """Whether a task has a use for a link of this kind."""
     if kind == "feedback":
-        return bool(task.lines)
+        return bool(task.feedback_edges)
     return (kind == "acks") == task.owns_roots

@@ -19,7 +19,7 @@ from functools import partial
 from random import Random
 
 from tailrace.clock import SECOND_NS, system_clock
-from tailrace.core.assembly import Surroundings, assemble
+from tailrace.core.assembly import WorkerContext, assemble
 from tailrace.core.feedback.budget import FeedbackBudget
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.messages import Alive, Assign, Drain, Failed, Members, Registered, Techniques
@@ -251,7 +251,7 @@ class WorkerProcess:
             header = describe(plan, setup.job_id, self.worker, self.epoch, system_clock)
             self._recorder = Recorder(str(options.record), header, plan, system_clock, self._say_no_recording)
         rng = Random(os.urandom(16))
-        around = Surroundings(
+        context = WorkerContext(
             plan,
             self.worker,
             self.epoch,
@@ -269,7 +269,7 @@ class WorkerProcess:
         hosts: dict[int, TaskHost] = {}
         for leader, members in plan.units(self.worker):
             bodies = opener.open(leader, members, dict(assign.starts))
-            task = assemble(leader, bodies, around)
+            task = assemble(leader, bodies, context)
             if isinstance(task, SourceTask):
                 task.draining = assign.draining
             kinds = {plan.operators[plan.operator_of[member]].operator.kind for member in members}
@@ -280,7 +280,7 @@ class WorkerProcess:
                     reader.wake_by(host.request_turn)
         runners = self._runners = Runners(self.runner_failed)
         pools = Pools(
-            self._services, plan, setup.job_id, hosts, around.queues, runners.shared, runners.new, self._say_no_queue
+            self._services, plan, setup.job_id, hosts, context.queues, runners.shared, runners.new, self._say_no_queue
         )
         self._services.pools, self._services.hosts = pools, hosts
         runners.start(hosts.values(), plan)

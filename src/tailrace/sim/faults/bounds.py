@@ -139,7 +139,7 @@ class Gates:
                 loop.put(task, target, [lane.bundles.pop(0)])
             return
         if isinstance(lane, FeedbackLane) and process.core.membership.member(process.plan.home[target]) is None:
-            lane.drop_notes()
+            lane.drop_feedback()
         near = process.tasks.get(process.plan.unit_of[target])
         while lane.bundles and not (near is not None and self._full(near)) and self.ready(task.number, target, target):
             bundles, lane.bundles = lane.bundles[: self.room.lane], lane.bundles[self.room.lane :]

@@ -90,7 +90,7 @@ class Cluster:
         rng: Random,
         network: Network,
         max_pending: int,
-        line_limit: int,
+        held_limit: int,
         crashes: Crashes,
         tail: Tail = PLAIN,
         link_faults: LinkFaults = NO_FAULTS,
@@ -110,7 +110,7 @@ class Cluster:
         self.tally = Tally()
         self.observer = Observer()
         self.ledger_limits = LedgerLimits(max_pending, BACKSTOP_NS)
-        self.line_limit = line_limit
+        self.held_limit = held_limit
         self.by_epoch: dict[int, SimWorker] = {}
         self.node_queues: dict[tuple[int, NodeGroup], NodeQueue] = {}  # by operator and node group
         self.finished = False

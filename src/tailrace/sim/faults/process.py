@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import Reader, SplitStart, Writer
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import Bundle
 from tailrace.core.hedging.cancelled import CancelledEmissions
 from tailrace.core.hedging.controller import NEVER
@@ -103,7 +103,7 @@ class HomeCluster(AnyCluster, Protocol):
     def ledger_limits(self) -> LedgerLimits: ...
 
     @property
-    def line_limit(self) -> int: ...
+    def held_limit(self) -> int: ...
 
     @property
     def polls(self) -> Polls: ...
@@ -313,14 +313,14 @@ class SimWorker:
         self.opened_ns = cluster.engine.now_ns
         self.scope = assign.tail.shared_queues
         limits, clock = cluster.ledger_limits, cluster.engine.clock
-        around = Surroundings(
+        context = WorkerContext(
             plan,
             self.worker,
             self.epoch,
             limits,
             clock,
             cluster.rng,
-            line_limit=cluster.line_limit,
+            held_limit=cluster.held_limit,
             tail=assign.tail,
             cancelled=self.cancelled,
             sightings=self.core.sightings,
@@ -337,13 +337,13 @@ class SimWorker:
             readers = {
                 split.index: self.reader(split, assign.starts[split.index].offset) for split in plan.splits_of(leader)
             }
-            task = assemble(leader, Bodies(functions, writers, readers, assign.starts), around)
+            task = assemble(leader, Bodies(functions, writers, readers, assign.starts), context)
             if isinstance(task, SourceTask):
                 task.draining = assign.draining
                 task.look_every_ns = 20 * MS
             self.tasks[leader] = task
             self.wake(task)
-            self.queues = around.queues
+            self.queues = context.queues
             if task.sinks:
                 cluster.engine.after(cluster.delay(), self.guarded(lambda task=task: self.commit(task)))  # type: ignore[misc]
         self.send_loop.switch(assign.tail.send)
@@ -392,8 +392,8 @@ class SimWorker:
             for _ in range(rng.randrange(1, 4)):
                 if self.held_back(task):
                     return  # its results must leave first
-                if task.receiving is not None and rng.random() < LOOKED_UP:
-                    task.receiving.look_up()
+                if task.feedback_receiver is not None and rng.random() < LOOKED_UP:
+                    task.feedback_receiver.process_pending()
                 if task.tap is not None:
                     task.tap.portion = rng.choice([1, 1, 2, 64])
                 if task.runnable:
@@ -403,16 +403,16 @@ class SimWorker:
                     task.read(min(most, rng.randrange(1, 5)))
 
         self.on_task(task, work)
-        if task.told:
-            self.wake_all(task.told)
-            task.told.clear()
+        if task.notified:
+            self.wake_all(task.notified)
+            task.notified.clear()
         if self.gates is not None:
             self.gates.make_room(task)
         if not self.held_back(task) and (task.runnable or wants_time(task)):
             self.wake(task)
 
     def held_back(self, task: Task) -> bool:
-        return task.line_full or (self.gates is not None and self.gates.holds_back(task))
+        return task.held_full or (self.gates is not None and self.gates.holds_back(task))
 
     def on_task(self, task: Task, work: Callable[[], Any]) -> None:
         """Let a task work, then send its results. Crashes and fencing end the process here."""
@@ -442,10 +442,10 @@ class SimWorker:
                 gates is None or gates.ready(task.number, -1 - owner, owner)
             ):
                 self.send(task.number, -1 - owner, owner, fold.take())
-        if task.receiving is not None:
-            for sender, notes in task.receiving.notes.items():
+        if task.feedback_receiver is not None:
+            for sender, notes in task.feedback_receiver.outbox.items():
                 self.send(task.number, NOTES + sender, sender, notes)
-            task.receiving.notes = {}
+            task.feedback_receiver.outbox = {}
         if task.cancels:
             self.cancel(task)
         self.links.flush(task.number)
@@ -576,7 +576,7 @@ def wants_time(task: Task) -> bool:
     """Whether a task has something to do soon that no message will wake it for."""
     if isinstance(task, SourceTask):
         return task.ready_ns is not None or (task.hedge_ns is not None and task.hedge_ns < NEVER)
-    if task.receiving is not None and task.receiving.pending:
+    if task.feedback_receiver is not None and task.feedback_receiver.pending:
         return True
     return isinstance(task, BatchTask) and task.deadline_ns > 0
 

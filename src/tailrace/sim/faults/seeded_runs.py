@@ -94,7 +94,7 @@ class Scenario:
     case: Case
     network: Network
     max_pending: int
-    line_limit: int  # tuples that a task may hold until others have room
+    held_limit: int  # tuples that a task may hold until others have room
     crashes: Crashes
     blows: int
     drain_after_ns: int  # 0: never
@@ -176,9 +176,9 @@ class Watch:
             sink.log.validate()
         if process.gates is not None:
             process.gates.validate(task)
-        for line in task.lines.values():
-            if len(line.line) >= self._scenario.line_limit + AT_ONCE:
-                raise SimulationFailure(f"line is not bounded: {len(line.line)} tuples held at {task.label}")
+        for edge in task.feedback_edges.values():
+            if len(edge.held) >= self._scenario.held_limit + AT_ONCE:
+                raise SimulationFailure(f"held queue is not bounded: {len(edge.held)} tuples held at {task.label}")
 
     def _drains(self, process: SimWorker, task: SourceTask) -> None:
         cluster = self._cluster
@@ -253,7 +253,7 @@ class Watch:
         """Whether roots may wait behind held tuples, which wait for credits that may be lost or refused."""
         heard = self._counts(process) and process.cut_off_until_ns < self._cluster.engine.now_ns - REEMIT_NS
         calm = self._cluster.wires.disturbed_until_ns < self._cluster.engine.now_ns - REEMIT_NS
-        return bool(task.lines) and not (heard and self._lossless and calm)
+        return bool(task.feedback_edges) and not (heard and self._lossless and calm)
 
     def backstop_was_due(self, process: SimWorker, task: SourceTask) -> None:
         """The recovery timeout is for losses that were not noticed. If no frames are lost, it must not be needed."""
@@ -332,7 +332,7 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False, lines: l
     send, later = (sends.choice(SCHEDULERS) if scheduled else None for _ in range(2))
     scenario = replace(scenario, tail=replace(scenario.tail, send=send))
     plan = scenario.case.plan
-    limits = scenario.max_pending, scenario.line_limit
+    limits = scenario.max_pending, scenario.held_limit
     link_rng = Random(f"{seed} links")
     faults = link_faults_of(link_rng)
     links, driver = (faults, link_rng), (hardship_of(seed), Random(f"{seed} disk"))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from kit.neighbours import Stepped, Worker
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, system_clock
-from tailrace.core.assembly import Bodies, Surroundings, assemble
-from tailrace.core.feedback.budget import BOUND, FEEDBACK_SHARE, HEARERS, KEPT_NS, REPORTS, SAVED_NS, FeedbackBudget
-from tailrace.core.feedback.receiver import EACH_NS, LATE_NS, LONG_NS, TOGETHER, FeedbackReceiver
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
+from tailrace.core.feedback.budget import BOUND, FEEDBACK_SHARE, READERS, REPORTS, RESERVED_NS, SAVED_NS, FeedbackBudget
+from tailrace.core.feedback.receiver import LATE_NS, LONG_EACH_NS, LONG_TOTAL_NS, URGENT_TUPLES, FeedbackReceiver
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Position
@@ -40,7 +40,7 @@ def test_what_is_spent_must_be_earned() -> None:
 
 
 def test_many_workers_that_report_to_one_spend_less_each() -> None:
-    few, many = FeedbackBudget(HEARERS), FeedbackBudget(4 * HEARERS)
+    few, many = FeedbackBudget(READERS), FeedbackBudget(4 * READERS)
     for feedback_budget in (few, many):
         feedback_budget.spend(MS // 10, DAY_NS)
     saved_ns = DAY_NS - SAVED_NS
@@ -83,12 +83,12 @@ def test_what_pays_for_a_telling_is_its_price_shared_out_among_tasks() -> None:
     for _ in range(200):
         feedback_budget.spend(20 * MICROSECOND_NS, DAY_NS)
         feedback_budget.spend(10 * MICROSECOND_NS, DAY_NS)
-        feedback_budget.told()
+        feedback_budget.report_sent()
     assert feedback_budget.paying_ns == pytest.approx(3 * 30 * MICROSECOND_NS / SHARE, rel=0.01)
     for _ in range(200):
         feedback_budget.spend(20 * MICROSECOND_NS, DAY_NS)
         feedback_budget.spend_within_bound(40 * MICROSECOND_NS, DAY_NS)
-        feedback_budget.told()
+        feedback_budget.report_sent()
     assert feedback_budget.paying_ns == pytest.approx(3 * 60 * MICROSECOND_NS / SHARE, rel=0.01), "whoever waits for it"
 
 
@@ -115,8 +115,8 @@ class Desk:
         self.halves = FeedbackReceiver(plan, senders, edges, self.counters, self.feedback_budget, self.clock, Random(1))
         assert self.feedback_budget.tasks == 1
         self.feedback_budget.tasks = 4
-        self.halves.look_up()
-        self.halves.notes.clear()
+        self.halves.process_pending()
+        self.halves.outbox.clear()
         self.feedback_budget.free_ns = DAY_NS + SECOND_NS
 
     def run(self, tuples: int, each_ns: int) -> None:
@@ -136,35 +136,35 @@ def test_short_calls_are_told_of_when_there_is_ample_and_soon_in_any_case(idle: 
     assert desk.due_after_ns(idle) == 4 * LATE_NS, "all four of them together once in that time"
     desk.feedback_budget.free_ns = DAY_NS + 2 * LATE_NS
     assert desk.due_after_ns(idle) == 2 * LATE_NS, "it is urgent by then"
-    desk.feedback_budget.free_ns = DAY_NS + 2 * MS - KEPT_NS
+    desk.feedback_budget.free_ns = DAY_NS + 2 * MS - RESERVED_NS
     desk.clock.advance(2 * MS - 1)
     assert not desk.halves.due(idle)
     desk.clock.advance(1)
     assert desk.halves.due(idle)
-    desk.halves.look_up()
+    desk.halves.process_pending()
     assert not desk.halves.pending
-    ((*_, done),) = desk.halves.notes[0]
+    ((*_, done),) = desk.halves.outbox[0]
     assert done.tuples == 3 and done.late
 
 
 def test_long_calls_of_a_task_that_has_run_dry_are_urgent() -> None:
     desk = Desk(power_of_two())
     desk.feedback_budget.free_ns = DAY_NS + MS
-    desk.run(1, LONG_NS - EACH_NS)
+    desk.run(1, LONG_TOTAL_NS - LONG_EACH_NS)
     assert desk.due_after_ns(idle=True) > MS
-    desk.run(1, EACH_NS)
+    desk.run(1, LONG_EACH_NS)
     assert desk.due_after_ns(idle=True) == MS, "together they were long enough"
     assert desk.due_after_ns(idle=False) > MS, "with more to run nobody waits for it"
     spent_ns = desk.feedback_budget.free_ns
     desk.clock.advance(MS)
-    desk.halves.look_up()
+    desk.halves.process_pending()
     assert desk.feedback_budget.free_ns >= spent_ns
 
 
 def test_many_short_calls_are_not_urgent() -> None:
     desk = Desk(power_of_two())
     desk.feedback_budget.free_ns = DAY_NS + MS
-    desk.run(100, EACH_NS - 1)
+    desk.run(100, LONG_EACH_NS - 1)
     assert desk.due_after_ns(idle=True) > MS
 
 
@@ -172,7 +172,7 @@ def test_a_task_that_has_worked_for_its_part_of_the_share_need_not_wait_for_othe
     desk = Desk(power_of_two())
     for _ in range(200):
         desk.feedback_budget.spend(10 * MICROSECOND_NS, DAY_NS)
-        desk.feedback_budget.told()
+        desk.feedback_budget.report_sent()
     paying_ns = desk.feedback_budget.paying_ns
     desk.run(1, paying_ns - 1)
     assert not desk.halves.due(idle=False)
@@ -184,7 +184,7 @@ def test_a_task_that_has_worked_for_its_part_of_the_share_need_not_wait_for_othe
 def test_many_calls_are_urgent_where_senders_wait_for_it(grouping: Grouping, urgent: bool) -> None:
     desk = Desk(grouping)
     desk.feedback_budget.free_ns = DAY_NS + MS
-    desk.run(TOGETHER - 1, 1)
+    desk.run(URGENT_TUPLES - 1, 1)
     assert desk.due_after_ns() > MS
     desk.run(1, 1)
     assert (desk.due_after_ns() == MS) is urgent
@@ -193,13 +193,13 @@ def test_many_calls_are_urgent_where_senders_wait_for_it(grouping: Grouping, urg
 @pytest.mark.parametrize("senders", [1, 2])
 def test_nobody_is_kept_waiting_for_a_task_with_long_calls_within_the_bound(senders: int) -> None:
     desk = Desk(pull(), senders)
-    desk.run(1, LONG_NS)
+    desk.run(1, LONG_TOTAL_NS)
     assert desk.halves.due(idle=True) and desk.halves.due(idle=False)
     spent_ns = desk.feedback_budget.free_ns
-    desk.halves.look_up()
+    desk.halves.process_pending()
     assert desk.feedback_budget.free_ns == spent_ns, "which is not what others have to wait for"
     desk.feedback_budget.spend_within_bound(3 * MS, DAY_NS)
-    desk.run(1, LONG_NS)
+    desk.run(1, LONG_TOTAL_NS)
     assert not desk.halves.due(idle=True) and desk.due_after_ns(idle=True) == 4 * LATE_NS
 
 
@@ -212,9 +212,9 @@ class Costly(ManualClock):
         self.advance(self.tick_ns)
         return super().__call__()
 
-    def look_up(self, halves: FeedbackReceiver) -> None:
+    def process_pending(self, halves: FeedbackReceiver) -> None:
         self.tick_ns = 40 * MICROSECOND_NS
-        halves.look_up()
+        halves.process_pending()
         self.tick_ns = 0
 
 
@@ -233,11 +233,11 @@ def test_all_that_a_busy_worker_tells_and_hears_is_within_its_share(
         while clock() < began_ns + SECOND_NS:
             desk.halves.arrived([(1, 0, 1, 1, None, [1], ORIGIN, None)], mixed=False)
             if desk.halves.due(idle=False):
-                clock.look_up(desk.halves)
+                clock.process_pending(desk.halves)
             clock.advance(call_ns)
             desk.halves.executed_run(ORIGIN, [1], [call_ns])
             if desk.halves.due(idle=True):
-                clock.look_up(desk.halves)
+                clock.process_pending(desk.halves)
                 told += 1
                 desk.feedback_budget.spend(heard_ns, clock())
                 spent_ns += heard_ns
@@ -258,16 +258,16 @@ class HostDesk(Stepped):
         source = topology.source("s", from_iterable(range(3)), tasks=1)
         source.filter("work", bool, tasks=2, grouping=power_of_two()).sink("out", to_call(print), tasks=1)
         plan = make_plan(topology, 1)
-        around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), system_clock, Random(1))
-        self.feedback_budget = around.feedback_budget
+        context = WorkerContext(plan, 0, 1, LedgerLimits(9, 1_000), system_clock, Random(1))
+        self.feedback_budget = context.feedback_budget
         body = plan.operators[1].operator.body
         self.host = TaskHost(
-            assemble(1, Bodies({1: body}, {}, {}, {0: Position(0, None)}), around), Worker(), Kind.AUTO
+            assemble(1, Bodies({1: body}, {}, {}, {0: Position(0, None)}), context), Worker(), Kind.AUTO
         )
         self.adopt(self.host)
-        assert self.host.task.receiving is not None
-        self.halves = self.host.task.receiving
-        self.halves.look_up()
+        assert self.host.task.feedback_receiver is not None
+        self.halves = self.host.task.feedback_receiver
+        self.halves.process_pending()
         self.feedback_budget.free_ns = system_clock() + 50 * MS
 
     def put(self) -> None:

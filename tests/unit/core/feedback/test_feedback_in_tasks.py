@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import FEEDBACK, VALUES, is_feedback, new_bundle
 from tailrace.core.feedback.runs import Run, came, joined
 from tailrace.core.plan.plan import Plan
@@ -105,18 +105,18 @@ class Kit:
         stream.map("next", function, tasks=2, grouping=self.after).sink("out", SimSink())
         self.plan: Plan = make_plan(topology, 1)
         self.clock = ManualClock(1_000)
-        around = Surroundings(self.plan, 0, 1, LedgerLimits(3, 1_000), self.clock, Random(1), line_limit=2)
+        context = WorkerContext(self.plan, 0, 1, LedgerLimits(3, 1_000), self.clock, Random(1), held_limit=2)
         body = self.plan.operators[1].operator.body
-        self.task: Task = assemble(WORK, Bodies({WORK: body}, {}, {}, {0: Position(0, None)}), around)
-        assert self.task.receiving is not None
-        self.receiving = self.task.receiving
-        (self.line,) = self.task.lines.values()
+        self.task: Task = assemble(WORK, Bodies({WORK: body}, {}, {}, {0: Position(0, None)}), context)
+        assert self.task.feedback_receiver is not None
+        self.feedback_receiver = self.task.feedback_receiver
+        (self.line,) = self.task.feedback_edges.values()
         self.forget()
 
     def forget(self) -> None:
         self.before.story.clear()
         self.after.story.clear()
-        self.receiving.notes.clear()
+        self.feedback_receiver.outbox.clear()
 
     def members(self, version: int) -> None:
         self.task.handle(Members(version, {}, {}))
@@ -163,7 +163,7 @@ def test_a_tuple_for_all_is_named_by_its_task(kit: Kit) -> None:
 def test_a_held_tuple_has_its_ack_id_before_it_leaves(kit: Kit) -> None:
     kit.after.choices = [HELD, 0, HELD]
     ids = kit.send("a", "b", "c")
-    assert [bundle[5] for bundle in kit.line.line] == [["a"], ["c"]]
+    assert [bundle[5] for bundle in kit.line.held] == [["a"], ["c"]]
     kit.after.released = [1, 0]
     kit.task.hear([(FEEDBACK, 1, 0, 0, ("go",))])
     zero, (one,) = kit.lanes()
@@ -179,8 +179,8 @@ def test_the_first_in_line_may_leave_in_the_place_of_another(kit: Kit) -> None:
         kit.after.choices = [FIRST - 1]
         kit.send(tuples[-1])
         assert [bundle[5] for bundle in kit.lanes()[1]] == [["a"]]
-        assert [bundle[5] for bundle in kit.line.line] == [[value] for value in tuples[1:]]
-        kit.line.line.clear()
+        assert [bundle[5] for bundle in kit.line.held] == [[value] for value in tuples[1:]]
+        kit.line.held.clear()
 
 
 def test_a_long_output_is_chosen_for_piece_by_piece(kit: Kit) -> None:
@@ -216,12 +216,12 @@ def test_what_travels_alone_stands_between_the_bundles(kit: Kit) -> None:
 
 def test_a_full_line_holds_the_task_back(kit: Kit) -> None:
     kit.send("a")
-    assert not kit.task.line_full
+    assert not kit.task.held_full
     kit.send("b")
-    assert kit.task.line_full
+    assert kit.task.held_full
     kit.after.released = [0]
     kit.task.hear([(FEEDBACK, 1, 0, 0, ("go",))])
-    assert not kit.task.line_full
+    assert not kit.task.held_full
 
 
 def test_a_half_that_releases_what_it_does_not_hold_is_found_out(kit: Kit) -> None:
@@ -237,7 +237,7 @@ def test_a_new_membership_offers_the_line_to_a_new_half(kit: Kit) -> None:
     assert kit.after.story[-2:] == [("bind", 2), ("choose", ["a", "b"])]
     _, (one,) = kit.lanes()
     assert one[5:] == (["b"], (1, 0, 4), [("with", "b")])
-    assert ids == one[3] ^ kit.line.line[0][3]
+    assert ids == one[3] ^ kit.line.held[0][3]
 
 
 def test_only_messages_of_this_membership_are_heard_and_later_ones_kept(kit: Kit) -> None:
@@ -268,12 +268,12 @@ def test_a_task_reports_arrivals_then_executions_and_what_each_tuple_took(kit: K
 
     kit.task.stage._function = work  # type: ignore[attr-defined]
     kit.bundle(30, 10, said=[("sync",), None])
-    kit.receiving.look_up()
+    kit.feedback_receiver.process_pending()
     assert kit.before.story == [("received", 0, ("sync",)), ("received", 0, None)]
     kit.task.run(0)
     kit.bundle(5)
     kit.forget()
-    kit.receiving.look_up()
+    kit.feedback_receiver.process_pending()
     assert kit.before.story == [
         ("received", 0, None),
         ("executed", 0, 30, ("sync",), 30, 2),
@@ -282,8 +282,8 @@ def test_a_task_reports_arrivals_then_executions_and_what_each_tuple_took(kit: K
 
 
 def test_time_beside_the_calls_is_shared_out(kit: Kit) -> None:
-    kit.receiving.executed_all((0, 0, 0, 0, None, ["a", "b"], (0, 0, 0), None), [30, 10], 60)
-    kit.receiving.look_up()
+    kit.feedback_receiver.executed_all((0, 0, 0, 0, None, ["a", "b"], (0, 0, 0), None), [30, 10], 60)
+    kit.feedback_receiver.process_pending()
     assert [event[4] for event in kit.before.story] == [40, 20]
 
 
@@ -315,7 +315,7 @@ def test_what_was_run_for_one_sender_is_told_at_once() -> None:
 
 def test_what_a_task_has_said_happened_when_it_was_said(kit: Kit) -> None:
     heard: list[int] = []
-    half = kit.task.lines[1]._half
+    half = kit.task.feedback_edges[1]._chooser
     half.hear = lambda task, message, now_ns: heard.append(now_ns) or ()  # type: ignore[method-assign, func-returns-value]
     kit.task.hear([(FEEDBACK, 1, 0, 0, ("then",))], 7)
     kit.task.hear([(FEEDBACK, 1, 0, 0, ("now",))])
@@ -327,30 +327,30 @@ def test_answers_go_to_the_sender_by_its_task_number(kit: Kit) -> None:
     kit.forget()
     kit.before.say = [(0, ("credit",))]
     kit.task.receive([(FEEDBACK, 0, 0, 2, ("news",))])
-    assert kit.receiving.pending and not kit.task.runnable
-    kit.receiving.look_up()
+    assert kit.feedback_receiver.pending and not kit.task.runnable
+    kit.feedback_receiver.process_pending()
     assert kit.before.story == [("hear", 0, ("news",))]
-    assert kit.receiving.notes == {0: [(FEEDBACK, 0, 0, 2, ("credit",))]}
+    assert kit.feedback_receiver.outbox == {0: [(FEEDBACK, 0, 0, 2, ("credit",))]}
     assert kit.task.counters[0].feedback_messages == 1
 
 
 def test_a_new_membership_forgets_what_was_said_and_what_is_queued(kit: Kit) -> None:
     kit.before.say = [(0, ("credit",))]
     kit.bundle("a")
-    kit.receiving.look_up()
+    kit.feedback_receiver.process_pending()
     kit.members(1)
-    assert kit.receiving.notes == {} and kit.before.story[-1] == ("bind_receiver", 0, 2, 1)
+    assert kit.feedback_receiver.outbox == {} and kit.before.story[-1] == ("bind_receiver", 0, 2, 1)
     kit.forget()
     kit.task.run(0)
-    kit.receiving.look_up()
+    kit.feedback_receiver.process_pending()
     assert kit.before.story == [], "the new half knows nothing of a tuple that was sent to the old one"
 
 
 def test_tuples_of_a_membership_to_come_are_run_at_once_and_told_later(kit: Kit) -> None:
     kit.bundle("early", version=1)
-    kit.receiving.look_up()
+    kit.feedback_receiver.process_pending()
     kit.task.run(0)
-    kit.receiving.look_up()
+    kit.feedback_receiver.process_pending()
     assert kit.before.story == [] and kit.task.acks[0].both
     kit.members(1)
     assert [event[:3] for event in kit.before.story[-2:]] == [("received", 0, None), ("executed", 0, "early")]
@@ -359,9 +359,9 @@ def test_tuples_of_a_membership_to_come_are_run_at_once_and_told_later(kit: Kit)
 def test_tuples_of_a_plain_edge_count_as_queued_and_are_told_to_nobody(kit: Kit) -> None:
     kit.bundle("a")
     kit.task.receive([new_bundle(50, 0, 9, 8, [1], ["plain"])])
-    kit.receiving.look_up()
+    kit.feedback_receiver.process_pending()
     kit.task.run(10)
-    kit.receiving.look_up()
+    kit.feedback_receiver.process_pending()
     assert kit.before.story == [("received", 0, None), ("executed", 0, "a", None, 0, 1)]
     assert len(kit.after.story) == 2, "both were sent on"
 
@@ -374,7 +374,7 @@ def test_coroutines_report_when_they_end() -> None:
     kit = Kit(lambda stream, **how: stream.map("work", coroutine, **how))
     assert isinstance(kit.task, AsyncTask)
     kit.bundle("a", "b", said=[None, ("sync",)])
-    kit.receiving.look_up()
+    kit.feedback_receiver.process_pending()
     kit.forget()
     first, second = kit.task.next_call(), kit.task.next_call()
     assert first and second
@@ -383,7 +383,7 @@ def test_coroutines_report_when_they_end() -> None:
     kit.task.finished(second, "b")
     kit.clock.advance(3)
     kit.task.finished(first, "a")
-    kit.receiving.look_up()
+    kit.feedback_receiver.process_pending()
     assert kit.before.story == [("executed", 0, "b", ("sync",), 6, 1), ("executed", 0, "a", None, 9, 0)]
 
 
@@ -395,10 +395,10 @@ def test_batches_report_the_share_of_each_tuple() -> None:
     kit = batches = Kit(lambda stream, **how: stream.map_batch("work", both, 2, **how))
     assert isinstance(kit.task, BatchTask)
     kit.bundle("a", "b")
-    kit.receiving.look_up()
+    kit.feedback_receiver.process_pending()
     kit.forget()
     kit.task.run(0)
-    kit.receiving.look_up()
+    kit.feedback_receiver.process_pending()
     assert kit.before.story == [("executed", 0, "a", None, 5, 1), ("executed", 0, "b", None, 5, 0)]
 
 
@@ -407,13 +407,13 @@ def test_a_function_that_changes_its_input_is_told_so() -> None:
     source = topology.source("s", SimSource("s", 5))
     source.map("work", lambda order: order.pop("user"), tasks=2, grouping=least_work("user")).sink("out", SimSink())
     plan = make_plan(topology, 1)
-    around = Surroundings(plan, 0, 1, LedgerLimits(3, 1_000), ManualClock(1), Random(1))
-    task = assemble(1, Bodies({1: plan.operators[1].operator.body}, {}, {}, {0: Position(0, None)}), around)
+    context = WorkerContext(plan, 0, 1, LedgerLimits(3, 1_000), ManualClock(1), Random(1))
+    task = assemble(1, Bodies({1: plan.operators[1].operator.body}, {}, {}, {0: Position(0, None)}), context)
     task.receive([(50, 0, 9, 7, [1], [{"user": 3}], (0, 0, 0), None)])
     task.run(0)
-    assert task.receiving is not None
+    assert task.feedback_receiver is not None
     with pytest.raises(TailraceError) as caught:
-        task.receiving.look_up()
+        task.feedback_receiver.process_pending()
     assert str(caught.value) == (
         "a tuple that has been run can no longer be read: from=s to=work grouping=least_work tuple={} "
         "cause=KeyError: 'user'; does work change its input?"
@@ -429,9 +429,9 @@ def test_one_task_needs_no_reports() -> None:
     source = topology.source("s", SimSource("s", 5))
     source.map("work", lambda value: value, tasks=1, grouping=script).sink("out", SimSink())
     plan = make_plan(topology, 1)
-    around = Surroundings(plan, 0, 1, LedgerLimits(3, 1_000), ManualClock(1), Random(1))
-    task = assemble(1, Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)}), around)
-    assert type(task) is PlainTask and task.receiving is None and not plan.edges[0].feedback
+    context = WorkerContext(plan, 0, 1, LedgerLimits(3, 1_000), ManualClock(1), Random(1))
+    task = assemble(1, Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)}), context)
+    assert type(task) is PlainTask and task.feedback_receiver is None and not plan.edges[0].feedback
 
 
 def test_a_task_that_is_told_of_is_of_its_own_kind(kit: Kit) -> None:

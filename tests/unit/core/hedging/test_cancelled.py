@@ -9,7 +9,7 @@ import pytest
 
 import tailrace as tr
 from tailrace.clock import SECOND_NS
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import MESSAGE, new_bundle
 from tailrace.core.emissions import hedge_of
 from tailrace.core.hedging.cancelled import LIMIT, CancelledEmissions
@@ -30,8 +30,8 @@ def _task(operator: Any, cancelled: CancelledEmissions) -> Task:
     stream.sink("out", SimSink(), tasks=2)
     plan = make_plan(topology, 1)
     limits, body = LedgerLimits(3, 1_000), plan.operators[1].operator.body
-    around = Surroundings(plan, 0, 1, limits, ManualClock(1), Random(1), cancelled=cancelled)
-    return assemble(1, Bodies({1: body}, {}, {}, {0: Position(0, None)}), around)
+    context = WorkerContext(plan, 0, 1, limits, ManualClock(1), Random(1), cancelled=cancelled)
+    return assemble(1, Bodies({1: body}, {}, {}, {0: Position(0, None)}), context)
 
 
 @pytest.mark.parametrize(
@@ -51,22 +51,22 @@ def test_what_is_queued_of_a_cancelled_emission_is_not_run(kind: type[Task], ope
     task = _task(operator, cancelled)
     assert isinstance(task, kind)
     task.handle(Members(1, {}, {}))
-    origin: tuple[Any, ...] = () if task.receiving is None else ((0, 0, 1), None)
+    origin: tuple[Any, ...] = () if task.feedback_receiver is None else ((0, 0, 1), None)
     for emission in (5, 6, hedge_of(7)):
         task.receive([new_bundle(emission, 0, emission % 9, 1000 + emission, [emission], ["x"], *origin)])
     cancelled.add([5, hedge_of(7)])
-    if task.receiving is not None:
-        task.receiving.look_up()
-        task.receiving.notes.clear()
+    if task.feedback_receiver is not None:
+        task.feedback_receiver.process_pending()
+        task.feedback_receiver.outbox.clear()
     task.run(SECOND_NS)
     assert [bundle[0] for lane in task.lanes for bundle in lane.bundles] == [6]
     assert set(task.acks[0].both) == {6}, "nobody waits for the acks of the others"
     assert (task.counters[0].unrun, task.counters[0].unrun_hedges) == (1, 1)
-    if task.receiving is not None:
-        task.receiving.look_up()
-        told = sum(note[MESSAGE].tuples for notes in task.receiving.notes.values() for note in notes)
+    if task.feedback_receiver is not None:
+        task.feedback_receiver.process_pending()
+        told = sum(note[MESSAGE].tuples for notes in task.feedback_receiver.outbox.values() for note in notes)
         assert told == 3, "a grouping hears of what was thrown away as of what was run"
-        assert task.receiving._queued == 0
+        assert task.feedback_receiver._queued == 0
 
 
 def test_a_set_of_cancelled_emissions_is_bounded_and_forgets_the_oldest() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tailrace as tr
-from tailrace.core.assembly import Bodies, Surroundings, assemble, passes_one
+from tailrace.core.assembly import Bodies, WorkerContext, assemble, passes_one
 from tailrace.core.bundles import new_bundle
 from tailrace.core.emissions import hedge_of
 from tailrace.core.plan.plan import Plan
@@ -90,8 +90,8 @@ def test_it_is_done_where_at_most_one_tuple_of_a_root_can_pass() -> None:
 def _sender(number: int, rule: HedgeRule | None) -> Task:
     """One of the tasks of the first operator."""
     plan = _plan()
-    around = Surroundings(plan, 0, 1, LedgerLimits(3, 1_000), ManualClock(1), Random(number), tail=Tail(rule))
-    return assemble(number, Bodies({number: str}, {}, {}, {0: Position(0, None)}), around)
+    context = WorkerContext(plan, 0, 1, LedgerLimits(3, 1_000), ManualClock(1), Random(number), tail=Tail(rule))
+    return assemble(number, Bodies({number: str}, {}, {}, {0: Position(0, None)}), context)
 
 
 def _place(task: Task, emission: int) -> int:

@@ -11,7 +11,7 @@ import pytest
 import tailrace as tr
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.connector import SplitStart
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import FEEDBACK
 from tailrace.core.emissions import hedge_of, race_until, turn_of
 from tailrace.core.hedging.controller import NEVER, check_hedging
@@ -39,16 +39,16 @@ TASKS = 3
 class Kit:
     """A source whose roots go to three tasks, and a sink that keeps no promise."""
 
-    def __init__(self, rule: HedgeRule | None = TIMEOUT, grouping: Grouping = SHUFFLE, line_limit: int = 1) -> None:
+    def __init__(self, rule: HedgeRule | None = TIMEOUT, grouping: Grouping = SHUFFLE, held_limit: int = 1) -> None:
         topology = Topology("t")
         stream = topology.source("s", SimSource("s", 100)).map("a", str, tasks=TASKS, grouping=grouping)
         stream.sink("out", SimSink(committing=False))
         self.clock = ManualClock(1)
         self.plan = make_plan(topology, 1)
         limits = LedgerLimits(50, SECOND_NS)
-        around = Surroundings(self.plan, 0, 1, limits, self.clock, Random(1), line_limit=line_limit, tail=Tail(rule))
+        context = WorkerContext(self.plan, 0, 1, limits, self.clock, Random(1), held_limit=held_limit, tail=Tail(rule))
         reader = self.plan.operators[0].operator.body.open(SplitStart("0"))
-        task = assemble(0, Bodies({}, {}, {0: reader}, {0: Position(0, None)}), around)
+        task = assemble(0, Bodies({}, {}, {0: reader}, {0: Position(0, None)}), context)
         assert isinstance(task, SourceTask)
         self.task = task
         self.task.handle(Recover())
@@ -160,9 +160,9 @@ def test_a_second_hedge_races_what_recovery_has_emitted_since_the_first(winner: 
 
 
 def test_a_root_that_waits_for_room_in_line_is_hedged_once_when_there_is_some() -> None:
-    kit = Kit(grouping=tr.pull(), line_limit=1)
+    kit = Kit(grouping=tr.pull(), held_limit=1)
     kit.be_lucky()
-    (line,) = kit.task.lines.values()
+    (line,) = kit.task.feedback_edges.values()
     kit.task.read(1)
     kit.pass_ms(11)
     kit.pass_ms(11)
@@ -237,23 +237,23 @@ def test_an_incarnation_from_before_a_loss_cancels_nothing() -> None:
 
 def test_hedges_wait_until_there_is_room_in_line() -> None:
     """Many roots are late at one moment, and the tasks that they go to want none of them."""
-    kit = Kit(grouping=tr.pull(), line_limit=6)
-    (line,) = kit.task.lines.values()
+    kit = Kit(grouping=tr.pull(), held_limit=6)
+    (line,) = kit.task.feedback_edges.values()
     kit.task.read(4)
     kit.pass_ms(20)
     assert [root.hedges for root in kit.roots] == [1, 1, 0, 0]
-    assert len(line.line) == 6 and kit.task.line_full and kit.task.runnable and kit.figures()[0] == 2
+    assert len(line.held) == 6 and kit.task.held_full and kit.task.runnable and kit.figures()[0] == 2
     for task in range(TASKS):  # the first three leave, of which the third is complete
         kit.task.hear([(FEEDBACK, line.edge.index, task, line.version, Credit(token=False))])
     kit.complete(kit.roots[2].emissions[0])
     kit.pass_ms(0)
-    assert [root.hedges for root in kit.roots] == [1, 1, 0, 1] and len(line.line) == 4
+    assert [root.hedges for root in kit.roots] == [1, 1, 0, 1] and len(line.held) == 4
     assert not kit.task.runnable and kit.figures()[0] == 3
 
 
 def test_a_root_that_recovery_emits_again_does_not_wait_for_a_hedge_any_more() -> None:
-    kit = Kit(grouping=tr.pull(), line_limit=3)
-    (line,) = kit.task.lines.values()
+    kit = Kit(grouping=tr.pull(), held_limit=3)
+    (line,) = kit.task.feedback_edges.values()
     kit.task.read(2)
     kit.pass_ms(20)
     assert [root.hedges for root in kit.roots] == [1, 0]

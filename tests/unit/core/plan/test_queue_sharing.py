@@ -169,8 +169,8 @@ def test_a_half_hears_of_an_arrival_first_though_another_thread_runs_it_meanwhil
 
     half.meanwhile = lambda: come_and_go(1)
     come_and_go(0)
-    halves.look_up()
+    halves.process_pending()
     assert half.heard == [("received", (0,)), ("executed", (0,))]
     assert halves.pending
-    halves.look_up()
+    halves.process_pending()
     assert half.heard[2:] == [("received", (1,)), ("executed", (1,))]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
@@ -38,13 +38,13 @@ class Crew:
         source = topology.source("s", SimSource("s", 5), tasks=1)
         source.map("work", mark("w"), tasks=TASKS).sink("out", SimSink(), tasks=1)
         plan = make_plan(topology, 1)
-        around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1), guard=threading.Lock)
+        context = WorkerContext(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1), guard=threading.Lock)
         body = plan.operators[1].operator.body
         self.tasks: list[Task] = [
-            assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), around)
+            assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), context)
             for number in range(1, 1 + TASKS)
         ]
-        self.queue: SharedQueue = around.queues[1]
+        self.queue: SharedQueue = context.queues[1]
 
     @property
     def shared(self) -> list[tuple[int, int]]:

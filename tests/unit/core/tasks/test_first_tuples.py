@@ -9,7 +9,7 @@ import pytest
 
 import tailrace as tr
 from tailrace.core.plan.planner import make_plan
-from tailrace.core.routing.router import PROOF, Lane, LaneOut
+from tailrace.core.routing.router import PROOF, Lane, LaneEdge
 from tailrace.core.tasks.empty_results import ENOUGH, EmptyResults
 from tailrace.core.tasks.stages import MapStage, Wiring
 from tailrace.metrics.counters import TaskCounters
@@ -64,11 +64,11 @@ def test_a_function_that_returns_something_once_is_not_told_of() -> None:
     assert said == []
 
 
-def keyed_out(grouping: Any) -> LaneOut:
+def keyed_out(grouping: Any) -> LaneEdge:
     topology = tr.Topology("keys")
     topology.source("rows", tr.from_iterable([])).sink("out", tr.to_call(print), grouping=grouping)
     (edge,) = make_plan(topology, 1).edges
-    return LaneOut(edge, [Lane(0, 1)], edge.grouping.bind(1, Random(1)), Random(1))
+    return LaneEdge(edge, [Lane(0, 1)], edge.grouping.bind(1, Random(1)), Random(1))
 
 
 @pytest.mark.parametrize("grouping", [tr.fields("nokey"), tr.partial_key("nokey")])

@@ -15,7 +15,7 @@ from tailrace.core.plan.plan import EdgePlan
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.acks import AckFold
 from tailrace.core.protocol.sink_log import SinkLog
-from tailrace.core.routing.router import Lane, LaneOut
+from tailrace.core.routing.router import Lane, LaneEdge
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.deferred import AsyncTask
 from tailrace.core.tasks.stages import CommitSinkStage, FilterStage, FlatMapStage, MapStage, Stage, Wiring
@@ -49,7 +49,7 @@ def wiring(on_error: OnError) -> tuple[Wiring, Lane]:
     made = Wiring("op", 3, on_error, TaskCounters("op", 3, 0), system_clock)
     edge = EdgePlan(0, 0, 1, shuffle(), Port.MAIN, 11, False, False, False, False)
     lane = Lane(0, 0)
-    made.outs = (LaneOut(edge, [lane], None, Random(1)),)
+    made.outs = (LaneEdge(edge, [lane], None, Random(1)),)
     return made, lane
 
 

@@ -20,7 +20,7 @@ from tailrace.core.protocol.lineage import child_lineages
 from tailrace.core.protocol.messages import Position
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.sink_log import DUPLICATE_DURABLE, WRITE, SinkLog
-from tailrace.core.routing.router import Lane, LaneOut
+from tailrace.core.routing.router import Lane, LaneEdge
 from tailrace.core.tasks.stages import (
     DEAD_LETTER_INDEX,
     MOST_HELD,
@@ -28,7 +28,7 @@ from tailrace.core.tasks.stages import (
     CommitSinkStage,
     FilterStage,
     FlatMapStage,
-    FusedOut,
+    FusedEdge,
     MapStage,
     Stage,
     Wiring,
@@ -51,10 +51,10 @@ class Bench:
         self.rng = Random(1)
         self.main, self.letters = Lane(0, 0), Lane(1, 0)
         self.counters = TaskCounters("op", 3, 0)
-        main = LaneOut(edge(MAIN, lineages), [self.main], None, self.rng)
+        main = LaneEdge(edge(MAIN, lineages), [self.main], None, self.rng)
         self.wiring = Wiring("op", 3, on_error, self.counters, self.clock)
         self.wiring.outs = (main,)
-        self.wiring.letters = (LaneOut(edge(LETTERS, lineages), [self.letters], None, self.rng),)
+        self.wiring.letters = (LaneEdge(edge(LETTERS, lineages), [self.letters], None, self.rng),)
 
     def run(self, stage: Stage, values: list[Any], lineages: list[int] | None = None) -> int:
         """Run one bundle, and check the law of stages on it."""
@@ -212,7 +212,7 @@ def test_a_fused_stage_returns_what_its_own_stages_sent() -> None:
     fused_edge = EdgePlan(0, 0, 1, local(), Port.MAIN, 17, True, True, True, False)
     outer_counters = TaskCounters("outer", 0, 0)
     outer = Wiring("outer", 0, OnError.FAIL, outer_counters, bench.clock)
-    outer.outs = (FusedOut(fused_edge, inner),)
+    outer.outs = (FusedEdge(fused_edge, inner),)
     bench.run(FlatMapStage(lambda n: [n, n * 10], outer), [1, 2], [100, 200])
     hop = child_lineages([100, 100, 200, 200], 17, [0, 1, 0, 1])
     assert rows(bench.main.bundles) == list(zip([2, 11, 3, 21], child_lineages(hop, MAIN, None), strict=True))

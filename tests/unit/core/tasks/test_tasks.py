@@ -11,7 +11,7 @@ import pytest
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import SplitStart
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
@@ -31,8 +31,8 @@ WAIT_MS = 5
 LEADER = 1  # the task after the only source task
 
 
-def surroundings(plan: Plan, clock: ManualClock) -> Surroundings:
-    return Surroundings(plan=plan, worker=0, epoch=1, limits=LedgerLimits(3, 1_000), clock=clock, rng=Random(1))
+def surroundings(plan: Plan, clock: ManualClock) -> WorkerContext:
+    return WorkerContext(plan=plan, worker=0, epoch=1, limits=LedgerLimits(3, 1_000), clock=clock, rng=Random(1))
 
 
 class Kit:
@@ -45,8 +45,8 @@ class Kit:
         self.clock = ManualClock(1)
         self.plan: Plan = make_plan(topology, 1)
         body = self.plan.operators[1].operator.body
-        around = surroundings(self.plan, self.clock)
-        self.task: Task = assemble(LEADER, Bodies({LEADER: body}, {}, {}, {0: Position(0, None)}), around)
+        context = surroundings(self.plan, self.clock)
+        self.task: Task = assemble(LEADER, Bodies({LEADER: body}, {}, {}, {0: Position(0, None)}), context)
         self.salt = self.plan.edges[1].salt
 
     def bundle(self, ack: int, values: list[Any], lineages: list[int]) -> None:
@@ -283,9 +283,9 @@ class SourceKit:
         stream.sink("out", SimSink(), tasks=1)
         self.clock = ManualClock(1)
         self.plan = make_plan(topology, 1)
-        around = surroundings(self.plan, self.clock)
+        context = surroundings(self.plan, self.clock)
         readers = {0: source.open(SplitStart("0", 1))}
-        task = assemble(0, Bodies({}, {}, readers, {0: Position(1, None)}), around)
+        task = assemble(0, Bodies({}, {}, readers, {0: Position(1, None)}), context)
         assert isinstance(task, SourceTask)
         self.task = task
 

@@ -11,7 +11,7 @@ import pytest
 
 from kit.neighbours import Stepped, Worker
 from tailrace.clock import SECOND_NS, system_clock
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
@@ -32,9 +32,9 @@ class Desk:
         source = topology.source("s", SimSource("s", 5), tasks=1)
         source.filter("work", body, tasks=1).sink("out", SimSink(), tasks=1)
         plan = make_plan(topology, 1)
-        around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), system_clock, Random(1))
+        context = WorkerContext(plan, 0, 1, LedgerLimits(9, 1_000), system_clock, Random(1))
         bodies = Bodies({1: plan.operators[1].operator.body}, {}, {}, {0: Position(0, None)})
-        self.host = TaskHost(assemble(1, bodies, around), Worker(), Kind.AUTO)
+        self.host = TaskHost(assemble(1, bodies, context), Worker(), Kind.AUTO)
         self.runner = Stepped("work/0")
         self.runner.adopt(self.host)
 

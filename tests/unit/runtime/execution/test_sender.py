@@ -13,9 +13,9 @@ from unittest.mock import patch
 import pytest
 
 from kit.neighbours import NobodyHere
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import new_bundle
-from tailrace.core.feedback.sender import MAX_LINE
+from tailrace.core.feedback.sender import MAX_HELD
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Member, Position
@@ -67,9 +67,9 @@ class Desk:
         else:
             stream.sink("out", SimSink(committing=False), tasks=2, grouping=grouping)
         plan = make_plan(topology, 2)
-        around = Surroundings(plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
+        context = WorkerContext(plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
         bodies = Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)})
-        task = assemble(1, bodies, around)
+        task = assemble(1, bodies, context)
         assert isinstance(task, PlainTask)
         self.task = task
         self.world = LeastWaiting()
@@ -175,8 +175,8 @@ def test_a_tuple_that_cannot_be_broadcast_is_one_error() -> None:
     stream = topology.source("s", SimSource("s", 1)).map("m", lambda value: value, on_error="skip")
     stream.map("all", lambda value: value, tasks=6, grouping=broadcast()).sink("out", SimSink())
     plan = make_plan(topology, 2)
-    around = Surroundings(plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
-    task = assemble(1, Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)}), around)
+    context = WorkerContext(plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
+    task = assemble(1, Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)}), context)
     world = LeastWaiting()
     sender = Sender(task, world, lambda action: action())  # type: ignore[arg-type]
     sender.moved_to(Runner("test", lambda error: None))
@@ -193,7 +193,7 @@ def test_a_tuple_that_cannot_be_broadcast_is_one_error() -> None:
 
 def test_feedback_is_weighed() -> None:
     desk = Desk(grouping=pull())
-    line = next(iter(desk.task.lines.values()))
+    line = next(iter(desk.task.feedback_edges.values()))
     for task in (0, 1):
         line.hear(task, 0, Credit(True, False))
     desk.emit("tuple")
@@ -206,7 +206,7 @@ def test_feedback_is_weighed() -> None:
 def test_notes_for_nobody_are_dropped_and_tuples_wait() -> None:
     desk = Desk(grouping=pull())
     desk.world.there = False
-    line = next(iter(desk.task.lines.values()))
+    line = next(iter(desk.task.feedback_edges.values()))
     line.hear(0, 0, Credit(True, False))
     desk.emit("sent", "held")
     assert [len(lane.bundles) for lane in desk.task.lanes] == [2, 1]
@@ -226,7 +226,7 @@ def test_a_tuple_that_never_leaves_renews_what_was_told_of_it() -> None:
 def test_a_full_line_holds_its_task_back() -> None:
     desk = Desk(grouping=pull())
     desk.world.there = False
-    desk.emit(*range(MAX_LINE - 1))
+    desk.emit(*range(MAX_HELD - 1))
     assert not desk.sender.flush()
     desk.emit("one more")
     assert desk.sender.flush()

@@ -15,7 +15,7 @@ import pytest
 
 from kit.neighbours import Worker
 from tailrace.clock import SECOND_NS, system_clock
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
@@ -51,7 +51,7 @@ class Floor:
         stand_in: Any = _same_later if asyncio.iscoroutinefunction(function) else _same
         source.map("work", stand_in, tasks=TASKS).sink("out", SimSink(), tasks=1)
         plan = make_plan(topology, 1)
-        around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), system_clock, Random(1))
+        context = WorkerContext(plan, 0, 1, LedgerLimits(9, 1_000), system_clock, Random(1))
         self.said: list[str] = []
         self.errors: list[BaseException] = []
         self.runners: list[Runner] = []
@@ -60,7 +60,7 @@ class Floor:
         self.runners.append(self.shared)
         self.calls = StuckCalls(self._detach, lambda topic, text: self.said.append(text))
         for number in range(1, 1 + TASKS):
-            task = assemble(number, Bodies({number: function}, {}, {}, {0: Position(0, None)}), around)
+            task = assemble(number, Bodies({number: function}, {}, {}, {0: Position(0, None)}), context)
             host = TaskHost(task, Worker(), Kind.AUTO)
             self.hosts.append(host)
             if isinstance(task, AsyncTask):

@@ -13,7 +13,7 @@ import pytest
 from kit.neighbours import Stepped, Worker
 from tailrace.clock import system_clock
 from tailrace.connector import SplitStart
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.messages import Barrier, Drain, Position, Recover, Techniques
@@ -38,8 +38,8 @@ class Desk:
         topology = Topology("t")
         source = SimSource("s", ROOTS)
         topology.source("s", source, tasks=1).map("m", lambda v: v, tasks=1).sink("out", SimSink(), tasks=1)
-        around = Surroundings(make_plan(topology, 1), 0, 1, LedgerLimits(ROOM, 1 << 60), system_clock, Random(1))
-        task = assemble(0, Bodies({}, {}, {0: source.open(SplitStart("0", 0))}, {0: Position(0, None)}), around)
+        context = WorkerContext(make_plan(topology, 1), 0, 1, LedgerLimits(ROOM, 1 << 60), system_clock, Random(1))
+        task = assemble(0, Bodies({}, {}, {0: source.open(SplitStart("0", 0))}, {0: Position(0, None)}), context)
         assert isinstance(task, SourceTask)
         self.task = task
         self.worker = Worker()

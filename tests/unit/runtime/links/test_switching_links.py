@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from kit.neighbours import Stepped, Worker
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
@@ -51,16 +51,16 @@ class Shop:
         source = topology.source("s", SimSource("s", 5), tasks=1)
         source.map("work", mark("w"), tasks=TASKS).sink("out", SimSink(), tasks=1)
         plan = make_plan(topology, 1)
-        around = Surroundings(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1))
+        context = WorkerContext(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1))
         self.worker = Worker()
         self.hosts: list[TaskHost] = []
         for number in range(1, 1 + TASKS):
             body = plan.operators[1].operator.body
-            task = assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), around)
+            task = assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), context)
             self.hosts.append(TaskHost(task, self.worker, Kind.AUTO))
         self.shared = Stepped("shared")
         self.made: list[Stepped] = []
-        self.pool = Pool(around.queues[1], self.hosts, self.worker, self.shared, self._new_runner)
+        self.pool = Pool(context.queues[1], self.hosts, self.worker, self.shared, self._new_runner)
         self.runners = [Stepped(f"work/{index}") for index in range(TASKS)]
         for runner, host in zip(self.runners, self.hosts, strict=True):
             runner.adopt(host)

@@ -11,7 +11,7 @@ import pytest
 
 from kit.neighbours import NobodyHere
 from tailrace.clock import SECOND_NS, system_clock
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
@@ -128,8 +128,8 @@ class Desk:
         )
 
     def _task(self, number: int) -> PlainTask:
-        around = Surroundings(self.plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
-        task = assemble(number, Bodies({number: _itself}, {}, {}, {0: Position(0, None)}), around)
+        context = WorkerContext(self.plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
+        task = assemble(number, Bodies({number: _itself}, {}, {}, {0: Position(0, None)}), context)
         assert isinstance(task, PlainTask)
         return task
 

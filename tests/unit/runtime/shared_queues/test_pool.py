@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kit.neighbours import NobodyHere
-from tailrace.core.assembly import Bodies, Surroundings, assemble
+from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.node_groups import NodeGroup
 from tailrace.core.plan.planner import make_plan
@@ -71,16 +71,16 @@ class Desk:
         source.map("work", mark("w"), tasks=TASKS).sink("out", SimSink(), tasks=1)
         plan = make_plan(topology, 1)
         limits, tail = LedgerLimits(9, 1_000), Tail(shared_queues="node")
-        around = Surroundings(plan, 0, 1, limits, ManualClock(1), Random(1), tail=tail)
+        context = WorkerContext(plan, 0, 1, limits, ManualClock(1), Random(1), tail=tail)
         near = Alone()
         self.hosts: list[TaskHost] = []
         for number in range(1, 1 + TASKS):
             body = plan.operators[1].operator.body
-            task = assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), around)
+            task = assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), context)
             self.hosts.append(TaskHost(task, near, Kind.BLOCKING))
         self.runners = [Runner(f"work/{number}", _failed) for number in range(TASKS)]
         self.reader = Runner("intake", _failed)
-        self.pool = Pool(around.queues[1], self.hosts, near, self.reader, _no_runner)
+        self.pool = Pool(context.queues[1], self.hosts, near, self.reader, _no_runner)
         for runner, host in zip(self.runners, self.hosts, strict=True):
             runner.adopt(host)
         made = offer_ring("pool", "queue")

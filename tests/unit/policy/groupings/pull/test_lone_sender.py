@@ -131,7 +131,7 @@ def test_arrivals_are_told_before_a_call_unless_nobody_minds(grouping: Grouping,
     halves = FeedbackReceiver(
         plan, senders, plan.edges[:1], TaskCounters("work", 0, 0), FeedbackBudget(), ManualClock(1), Random(1)
     )
-    assert (halves.patient, halves.hears_one) == (patient, senders == 1)
+    assert (halves.arrivals_can_wait, halves.has_one_sender) == (patient, senders == 1)
 
 
 class Own(tuple[int, ...]):
