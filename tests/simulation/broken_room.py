@@ -9,7 +9,7 @@ from unittest.mock import patch
 from broken_protocol import Patch
 
 from tailrace.core.protocol.acks import fold_into
-from tailrace.core.tasks.stages import CommitSinkStage
+from tailrace.core.tasks.commit_sink import CommitSinkStage
 
 
 def durable_when_begun() -> Patch:

@@ -30,13 +30,13 @@ from tailrace.core.routing.router import (
     Unroutable,
 )
 from tailrace.core.tasks.base import ObservedTask, PlainTask, Task
+from tailrace.core.tasks.commit_sink import CommitSinkStage
 from tailrace.core.tasks.deferred import AsyncTask, BatchTask
 from tailrace.core.tasks.empty_results import EmptyResults, Say, say_nothing
 from tailrace.core.tasks.observer import TaskObserver
 from tailrace.core.tasks.source import SourceTask
 from tailrace.core.tasks.stages import (
     CallSinkStage,
-    CommitSinkStage,
     FilterStage,
     FlatMapStage,
     FusedEdge,

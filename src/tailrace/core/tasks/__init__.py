@@ -1,1 +1,1 @@
-"""Tasks: what runs bundles through the user's functions."""
+"""Tasks run bundles through the user's functions."""

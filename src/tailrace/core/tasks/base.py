@@ -1,7 +1,7 @@
-"""A task receives bundles, runs them through its stages, and leaves what follows in its lanes and ack folds.
+"""A task receives bundles, runs them through its stages, and leaves the results in its lanes and its acks in ack folds.
 
-It is pure: the runtime brings it bundles and empties its lanes and folds, and decides when it runs. A task object
-stands for a whole unit, that is a leading operator's task together with the tasks fused to it.
+It is pure: the runtime brings bundles, empties lanes and folds, and decides when the task runs. A task object stands
+for a whole unit: a leading operator's task together with the tasks fused to it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from tailrace.core.protocol.acks import AckFold, Fold
 from tailrace.core.protocol.messages import Committed, Flush, FromWorker, Members, Techniques, ToWorker
 from tailrace.core.queues.shared import SharedQueue, Tap
 from tailrace.core.routing.router import DisjointHalvesEdge, Lane
-from tailrace.core.tasks.stages import CommitSinkStage, Stage, Wiring
+from tailrace.core.tasks.commit_sink import CommitSinkStage
+from tailrace.core.tasks.stages import Stage, Wiring
 from tailrace.errors import ProtocolError, TailraceError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.techniques import Tail
 
 
 class BundleQueue(Protocol):
-    """What a task takes bundles from: a deque, or its tap on a queue that others draw from too."""
+    """What a task takes bundles from: a deque, or its tap on a queue that other tasks draw from too."""
 
     def __len__(self) -> int: ...
 
@@ -49,30 +50,30 @@ class BundleQueue(Protocol):
 
 
 class Task:
-    """What all tasks have in common: an input queue, lanes, ack folds, and the sinks that are fused in.
+    """What all tasks have in common: an input queue, lanes, ack folds, and the committing sinks that are fused in.
 
-    Whoever runs a task treats all kinds alike: what only sources do has a default here that does nothing.
+    The runtime treats all kinds of tasks alike: methods for sources have defaults here that do nothing.
     """
 
     owns_roots = False  # True for sources: they get acks, read roots, and report to the coordinator
-    deadline_ns = 0  # when a batch that is not full runs all the same; 0: there is none
+    deadline_ns = 0  # when a batch runs although it is not full; 0: there is no batch
 
     def __init__(self, plan: Plan, number: int, clock: Clock) -> None:
         self.plan = plan
         self.number = number
-        self.new_queue: Callable[[], BundleQueue] = deque  # makes one of its own
+        self.new_queue: Callable[[], BundleQueue] = deque  # makes a queue of the task's own
         self.queue: BundleQueue = self.new_queue()
-        self.tap: Tap[Task] | None = None  # its queue, if others draw from that too
-        self.notified: set[Task] = set()  # tasks whose halves have heard of calls here; whoever wakes them empties it
+        self.tap: Tap[Task] | None = None  # its queue, if other tasks draw from that too
+        self.notified: set[Task] = set()  # tasks with new calls to report; the runtime wakes them and empties it
         self.lanes: list[Lane] = []
         self.acks: dict[int, AckFold] = {owner: AckFold() for owner in plan.owners}
-        self.wirings: list[Wiring] = []  # of the leader first, then of what is fused to it
+        self.wirings: list[Wiring] = []  # the leader's first, then those of the fused operators
         self.sinks: list[CommitSinkStage] = []
-        self.feedback_edges: dict[int, FeedbackSender] = {}  # by edge index: the load-aware edges that leave here
-        self.feedback_receiver: FeedbackReceiver | None = None  # of those that lead here
-        self.feedback_budget = FeedbackBudget()  # for feedback; this and the next are shared by all tasks of the worker
+        self.feedback_edges: dict[int, FeedbackSender] = {}  # load-aware edges out of this task, by edge index
+        self.feedback_receiver: FeedbackReceiver | None = None  # for the load-aware edges into this task
+        self.feedback_budget = FeedbackBudget()  # this and the next are shared by all tasks of the worker
         self.cancelled = CancelledEmissions()
-        self.cancels: list[int] = []  # emissions that this task wants cancelled everywhere; whoever tells empties it
+        self.cancels: list[int] = []  # emissions to be cancelled everywhere; the runtime sends and empties it
         self.clock = clock
         self._owners = plan.owners
 
@@ -81,22 +82,23 @@ class Task:
         return self.plan.label(self.number)
 
     def receive(self, bundles: Sequence[Any]) -> None:
-        """Bundles have come, on load-aware edges tracked ones and notes in between. From any thread."""
+        """Take in bundles and feedback messages. Any thread may call this."""
         queue = self.queue
         if self.feedback_receiver is None:
             queue.extend(bundles)
         else:
             mixed = has_feedback_messages(bundles)
-            self.feedback_receiver.arrived(bundles, mixed)  # first, so that nothing is run that halves will not hear of
+            self.feedback_receiver.arrived(bundles, mixed)  # first: an arrival is reported before its execution
             queue.extend([item for item in bundles if not is_feedback(item)] if mixed else bundles)
         if queue is not self.queue:
             self._follow(queue)
 
     def draw_from(self, shared: SharedQueue[Task] | None) -> None:
-        """Take bundles from this queue from now on, as others do, or from one of its own. Between two calls.
+        """Take bundles from this shared queue from now on, or from a queue of its own. To be called between two calls.
 
-        Law: what is meant for this task is drawn once, also what somebody is about to put into the queue that it
-        leaves: that is emptied once more when it has been left, and who has put something in looks whether it has.
+        Law: each bundle for this task is drawn once, also one that another thread is just putting into the old queue.
+        The old queue is emptied once more after the change, and a thread that has put something into a queue checks
+        afterwards whether it is still the task's (``receive``).
         """
         left = self.queue
         if self.tap is not None:
@@ -108,27 +110,27 @@ class Task:
         self._follow(left)
 
     def _follow(self, left: BundleQueue) -> None:
-        """Bring along what is in a queue that has been left. From any thread."""
+        """Move what is in a queue that the task has left to its present queue. Any thread may call this."""
         while left is not self.queue:
             bundles = _taken_from(left)
             if not bundles:
                 return
-            left = self.queue  # which may be left in its turn, meanwhile
+            left = self.queue  # the task may leave that one too, meanwhile
             left.extend(bundles)
 
-    def hear(self, notes: Sequence[FeedbackMessage], said_ns: int | None = None) -> None:
-        """Tasks that this one sends to have said something, at that time if it is known."""
-        for _, edge, task, version, message in notes:
-            self.feedback_edges[edge].hear(task, version, message, said_ns)
+    def hear(self, messages: Sequence[FeedbackMessage], sent_ns: int | None = None) -> None:
+        """Tasks downstream have sent feedback, at ``sent_ns`` if that is known."""
+        for _, edge, task, version, message in messages:
+            self.feedback_edges[edge].hear(task, version, message, sent_ns)
 
     @property
     def holds_tuples(self) -> bool:
-        """Whether tuples wait here for some task to have room."""
+        """Whether tuples are held here until a task downstream has room for them."""
         return any(edge.held for edge in self.feedback_edges.values())
 
     @property
     def held_full(self) -> bool:
-        """Whether so many tuples wait for some task to have room that no more may be made."""
+        """Whether so many tuples are held that the task must not make more."""
         return any(edge.full for edge in self.feedback_edges.values())
 
     # -- what only sources do
@@ -189,7 +191,7 @@ class Task:
         return [wiring.counters for wiring in self.wirings]
 
     def spent_on_feedback(self, began_ns: int) -> None:
-        """From then until now."""
+        """The task has worked on feedback from ``began_ns`` until now."""
         spent_ns = self.clock() - began_ns
         self.wirings[0].counters.feedback_ns += spent_ns
         self.feedback_budget.spend(spent_ns, began_ns)
@@ -206,7 +208,7 @@ class Task:
         counters.held = sum(edge.held for edge in counters.edges)
 
     def handle(self, message: ToWorker) -> None:
-        """The coordinator said something."""
+        """Act on a message of the coordinator."""
         match message:
             case Committed():
                 for sink in self.sinks:
@@ -221,7 +223,7 @@ class Task:
                 self.separate_hedges(message.tail)
 
     def separate_hedges(self, tail: Tail) -> None:
-        """Send hedges to other tasks than what they race, from now on, if there are any."""
+        """Keep the tuples of hedges and of what they race on different tasks, while these techniques hedge roots."""
         for wiring in self.wirings:
             for out in wiring.outs:
                 if isinstance(out, DisjointHalvesEdge):
@@ -234,7 +236,7 @@ class Task:
             self.feedback_receiver.bind(version)
 
     def unsendable(self, edge: int, bundle: Bundle, position: int, cause: Exception) -> None:
-        """A tuple of a bundle cannot leave this task. What becomes of it is up to the operator that emitted it."""
+        """A tuple of a bundle cannot be sent. ``on_error`` of the operator that emitted it decides what happens."""
         upstream, downstream = (self.plan.operators[end].name for end in self.plan.edges[edge].ends)
         wiring = next(wiring for wiring in self.wirings if wiring.operator == upstream)
         emission, split, offset, _, lineages, values, _, _ = bundle
@@ -249,7 +251,7 @@ class Task:
         both[emission] = both.get(emission, 0) ^ ids
 
     def throw_away(self, bundle: Bundle) -> None:
-        """A bundle of a cancelled emission is not run. Nobody waits for its ack."""
+        """Drop a bundle of a cancelled emission unrun, without an ack: no ledger waits for it."""
         counters = self.wirings[0].counters
         if is_hedge(bundle[EMISSION]):
             counters.unrun_hedges += len(bundle[VALUES])
@@ -260,7 +262,8 @@ class Task:
             receiver.dropped_all(bundle)
 
     def _receiver_to_notify(self) -> FeedbackReceiver | None:
-        """Those that are to hear of what was taken last: of the task that its sender chose, whoever took it."""
+        """The feedback receiver for the bundle taken last: that of the task that the sender chose, not of the one that
+        took it from a shared queue."""
         if self.feedback_receiver is None or self.tap is None:
             return self.feedback_receiver
         self.notified.add(self.tap.chosen)
@@ -268,7 +271,7 @@ class Task:
 
 
 def _taken_from(queue: BundleQueue) -> list[Any]:
-    """All that is in a queue for the task that has left it."""
+    """Empty a queue of all that is meant for the task that has left it."""
     if isinstance(queue, Tap):
         return queue.take_back()
     bundles: list[Any] = []
@@ -304,7 +307,7 @@ class PlainTask(Task):
                 return
 
     def _run_drawn(self, tap: Tap[Task], budget_ns: int) -> None:
-        """The same where several tasks draw from one queue. Another may have drawn what was there a moment ago."""
+        """The same where several tasks draw from one queue, which another may have emptied a moment ago."""
         durations = self.wirings[0].durations
         run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
         now_ns = clock()
@@ -331,7 +334,10 @@ class PlainTask(Task):
 
 
 class ObservedTask(PlainTask):
-    """The same where senders want to know how long tuples take."""
+    """A plain task with a feedback receiver, which it tells how long each tuple took.
+
+    Consecutive bundles of one tuple each, from one sender, are reported as one run.
+    """
 
     def run(self, budget_ns: int) -> None:
         if self.tap is not None:
@@ -343,14 +349,14 @@ class ObservedTask(PlainTask):
         run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
         now_ns = clock()
         end_ns = now_ns + budget_ns
-        going_on: Origin | None = None  # of those in the next two
+        run_origin: Origin | None = None  # of the tuples in the next two lists
         ran: list[Any] = []
         took_ns: list[int] = []
         while queue:
             emission, split, offset, ack, lineages, values, origin, attached = bundle = queue.popleft()
             if cancelled and emission in cancelled:
-                receiver.executed_run(going_on, ran, took_ns)
-                going_on = None
+                receiver.executed_run(run_origin, ran, took_ns)
+                run_origin = None
                 self.throw_away(bundle)
                 continue
             counted = len(durations)
@@ -359,15 +365,15 @@ class ObservedTask(PlainTask):
             both[emission] = both.get(emission, 0) ^ ids
             began_ns, now_ns = now_ns, clock()
             if len(values) > 1 or origin is None or attached is not None:
-                receiver.executed_run(going_on, ran, took_ns)
-                going_on = None
+                receiver.executed_run(run_origin, ran, took_ns)
+                run_origin = None
                 receiver.executed_all(bundle, durations[counted:], now_ns - began_ns)
-            elif origin is going_on:
+            elif origin is run_origin:
                 ran += values
                 took_ns.append(now_ns - began_ns)
             else:
-                receiver.executed_run(going_on, ran, took_ns)
-                going_on, ran, took_ns = origin, [*values], [now_ns - began_ns]
+                receiver.executed_run(run_origin, ran, took_ns)
+                run_origin, ran, took_ns = origin, [*values], [now_ns - began_ns]
             if now_ns >= end_ns:
                 break
-        receiver.executed_run(going_on, ran, took_ns)
+        receiver.executed_run(run_origin, ran, took_ns)

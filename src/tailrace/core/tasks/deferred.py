@@ -1,7 +1,8 @@
-"""Tasks that finish tuples later than they take them: coroutines, and functions of a whole batch.
+"""Deferred tasks finish tuples later than they take them: coroutines, and functions of a whole batch.
 
-A bundle stays open until the last of its tuples is finished; only then do its own ack id and those of its children go
-back, all in one. If a child's went back before, and were lost together with the child, nobody would miss the child.
+A bundle stays open until the last of its tuples is finished. Only then are its own ack id and those of its children
+acknowledged, all at once. If a child's id were acknowledged earlier, and that ack and the child were both lost, the
+ledger would not notice that the child is missing.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from tailrace.errors import shorten
 from tailrace.topology import OnError, Role
 
 _NO_LISTS = (NoneType, str, bytes, bytearray, dict, set, frozenset)
-"""What has no results in the order of the tuples, though most of it can be iterated. A table (of pandas, say), which
-gives the names of its columns, is known by those."""
+"""Types that a ``map_batch`` function returns only by mistake, though most can be iterated. Tables, such as those of
+pandas, are recognised by their ``columns``: to iterate one gives column names."""
 
 
 class DeferredTask(Task):
@@ -37,11 +38,12 @@ class DeferredTask(Task):
         self.observer: CallObserver | None = None
 
     def _open_next(self) -> bool:
+        """Open the next bundle unless calls of the last one are left. Returns whether there are calls to start."""
         while not self._opened and self.queue:
             try:
                 taken = self.queue.popleft()
             except IndexError:
-                return False  # another task has drawn it
+                return False  # another task drew it first
             emission, split, offset, ack, lineages, values, origin, attached = taken
             if self.cancelled and emission in self.cancelled:
                 self.throw_away(taken)
@@ -59,7 +61,7 @@ class DeferredTask(Task):
         return bool(self._opened)
 
     def _ran(self, call: Call, duration_ns: int) -> None:
-        """A tuple has been run, well or not."""
+        """Count a call that has ended, with a result or an error, and report it to the sender of the tuple."""
         self.wiring.durations.append(duration_ns)
         receiver, chosen = self.feedback_receiver, call.bundle.chosen
         if receiver is None:
@@ -67,11 +69,11 @@ class DeferredTask(Task):
         if chosen is not None:
             receiver = chosen.feedback_receiver
             self.notified.add(chosen)
-        assert receiver is not None, "tasks of one operator have halves, or none has"
+        assert receiver is not None, "of the tasks of one operator all have a feedback receiver, or none has"
         receiver.executed(call.bundle.origin, call.value, call.attached, duration_ns)
 
     def next_call(self) -> Call | None:
-        """The next tuple that wants to be started."""
+        """The next call to start, or None."""
         return self._opened.popleft() if self._open_next() else None
 
     @property
@@ -102,7 +104,10 @@ class DeferredTask(Task):
 
 
 class AsyncTask(DeferredTask):
-    """A task whose leader is a coroutine function. The runtime starts the calls and says when they end."""
+    """A task whose leader is a coroutine function.
+
+    The runtime takes calls from ``next_call``, starts them, and reports each with ``finished`` or ``failed``.
+    """
 
     def __init__(self, plan: Plan, number: int, clock: Clock, role: Role, function: Callable[[Any], Any]) -> None:
         super().__init__(plan, number, clock)
@@ -111,7 +116,7 @@ class AsyncTask(DeferredTask):
 
     @property
     def runnable(self) -> bool:
-        return False  # its calls are started from outside, by next_call
+        return False  # the runtime starts its calls
 
     def finished(self, call: Call, result: Any) -> None:
         self._ran(call, self.clock() - call.started_ns)
@@ -134,7 +139,10 @@ class AsyncTask(DeferredTask):
 
 
 class BatchTask(DeferredTask):
-    """A task whose leader takes a list of tuples at once, and returns a list of as many."""
+    """A task whose leader takes a list of tuples, and returns a list with a result for each.
+
+    A batch runs when it has ``max_size`` tuples, or when the first of them has waited for ``max_wait_ns``.
+    """
 
     def __init__(
         self,
@@ -150,7 +158,7 @@ class BatchTask(DeferredTask):
         self._function = function
         self._max_size = max_size
         self._max_wait_ns = max_wait_ns
-        self._retry = retry  # may a failed batch be tried again tuple by tuple?
+        self._retry = retry  # whether a failed batch may be run again, tuple by tuple
         self._batch: list[Call] = []
         self.deadline_ns = 0
 
@@ -208,7 +216,7 @@ class BatchTask(DeferredTask):
         return results
 
     def _batch_failed(self, batch: list[Call], error: BaseException) -> None:
-        """One bad tuple spoils a batch. Find out which one it is, where the function may be called again."""
+        """Find the tuple that made the batch fail, by running each alone, if the function may be called again."""
         if len(batch) > 1 and self._retry:
             for call in batch:
                 self._run_batch([call])

@@ -1,7 +1,7 @@
-"""An operator that makes None of every tuple has most likely forgotten to return.
+"""Warns the user of an operator that returns None for each of its first tuples: its function has no ``return``, likely.
 
-The first results tell. They are looked at on their way out, as if there were one more edge, which then removes itself:
-a run pays for it with its first tuples only.
+The check is one more outgoing edge of the operator, which removes itself after the first results. Later tuples cost
+nothing.
 """
 
 from __future__ import annotations
@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tailrace.core.routing.router import OutEdge
 from tailrace.core.tasks.stages import Wiring
 
 Say = Callable[[str, str], None]
-"""(topic, text): what the user should hear once in a run."""
+"""(topic, text): warns the user, once in a run for each topic."""
 
 ENOUGH = 100
-"""Results that are all None, and no accident."""
+"""So many results that are all None are taken for a mistake."""
 
 
 def say_nothing(topic: str, text: str) -> None:
-    """To whom nobody listens."""
+    """Ignores the warning: for tasks outside a run."""
 
 
-class EmptyResults:
-    """An edge that leads nowhere."""
+class EmptyResults(OutEdge):
+    """An outgoing edge that leads to no task: it looks at the first results, and then removes itself."""
 
     def __init__(self, wiring: Wiring, say: Say) -> None:
         self._wiring = wiring

@@ -1,4 +1,4 @@
-"""Observers of tasks at work. A run that is not recorded has no observer, and pays nothing for it."""
+"""Observers of tasks, for recordings. A run that is not recorded has none, and pays nothing for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CallObserver(Protocol):
-    """Sees the tuples of a task that finishes them later than it takes them."""
+    """Is told of the bundles and calls of a deferred task."""
 
     def opened(self, bundle: OpenBundle) -> None: ...
 
@@ -21,9 +21,9 @@ class CallObserver(Protocol):
 
 
 class TaskObserver(Protocol):
-    """Sees what the tasks of a worker do.
+    """Is told what the tasks of a worker do.
 
-    Law: what it returns in place of a stage returns what that stage returns.
+    Law: the stage that ``stage`` returns in place of another returns what that one returns.
     """
 
     def stage(self, task: Task, number: int, stage: Stage, wiring: Wiring) -> Stage: ...
@@ -31,5 +31,5 @@ class TaskObserver(Protocol):
     def calls(self, task: Task, number: int) -> CallObserver: ...
 
     def roots(self, number: int) -> Callable[[Root, int], None]:
-        """What a source's ledger calls with a root that has completed and the emission that did it."""
+        """A function that a source's ledger calls with each complete root and the emission that completed."""
         ...

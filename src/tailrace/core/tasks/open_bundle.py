@@ -1,4 +1,4 @@
-"""A bundle that a task has taken and not finished, and the call for each of its tuples."""
+"""Open bundles: bundles that a deferred task has taken and not finished, with a call for each of their tuples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tailrace.policy.groupings.feedback import Message
 
 
 class OpenBundle:
-    """A bundle whose tuples are finished one by one. It is acknowledged with the last of them."""
+    """A bundle whose tuples are finished one by one. The task acknowledges it with the last of them."""
 
     __slots__ = ("chosen", "emission", "ids", "left", "offset", "origin", "split")
 
@@ -20,10 +20,10 @@ class OpenBundle:
         self.emission = emission
         self.split = split
         self.offset = offset
-        self.ids = ack  # its own, exclusive-or those of its children so far
-        self.left = left
+        self.ids = ack  # its own ack id, exclusive-or those of its children so far
+        self.left = left  # tuples that are not finished
         self.origin = origin
-        self.chosen: Task | None = None  # whom it was meant for, where several tasks draw from one queue
+        self.chosen: Task | None = None  # the task that the sender chose, where several tasks draw from one queue
 
 
 class Call:

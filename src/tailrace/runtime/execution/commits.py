@@ -8,7 +8,7 @@ from threading import Thread
 
 from tailrace.clock import MILLISECOND_NS, system_clock
 from tailrace.core.tasks.base import Task
-from tailrace.core.tasks.stages import CommitSinkStage
+from tailrace.core.tasks.commit_sink import CommitSinkStage
 from tailrace.runtime.current_task import running
 from tailrace.runtime.links.event_loop import Post
 
@@ -52,10 +52,10 @@ class Commits:
         """Whether commits are carried out in threads of their own."""
         return self._short_commits < SHORT_COMMITS
 
-    def hurry(self) -> None:
+    def commit_soon(self) -> None:
         """Make all commits due. Only where they run in threads: the task's own thread would wait for each."""
         for sink in self._task.sinks:
-            sink.hurry()
+            sink.commit_soon()
 
     def _carry_out(self, sink: CommitSinkStage, carry_out: Callable[[], None]) -> None:
         """Runs in a thread of its own. The task's thread deals with the outcome, also with an error."""

@@ -313,7 +313,7 @@ class TaskHost:
 
     def _handle(self, message: ToWorker) -> None:
         if isinstance(message, Flush) and self._commits.in_threads:
-            self._commits.hurry()
+            self._commits.commit_soon()
         else:
             self._call(self.task.handle, message)
 

@@ -17,8 +17,9 @@ from tailrace.core.protocol.acks import AckFold
 from tailrace.core.protocol.sink_log import SinkLog
 from tailrace.core.routing.router import Lane, LaneEdge
 from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.commit_sink import CommitSinkStage
 from tailrace.core.tasks.deferred import AsyncTask
-from tailrace.core.tasks.stages import CommitSinkStage, FilterStage, FlatMapStage, MapStage, Stage, Wiring
+from tailrace.core.tasks.stages import FilterStage, FlatMapStage, MapStage, Stage, Wiring
 from tailrace.errors import Fenced, TailraceError, TaskError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, fields, least_work, osg, partial_key, shuffle

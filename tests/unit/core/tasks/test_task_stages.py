@@ -21,11 +21,10 @@ from tailrace.core.protocol.messages import Position
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.sink_log import DUPLICATE_DURABLE, WRITE, SinkLog
 from tailrace.core.routing.router import Lane, LaneEdge
+from tailrace.core.tasks.commit_sink import MOST_HELD, CommitSinkStage
 from tailrace.core.tasks.stages import (
     DEAD_LETTER_INDEX,
-    MOST_HELD,
     CallSinkStage,
-    CommitSinkStage,
     FilterStage,
     FlatMapStage,
     FusedEdge,

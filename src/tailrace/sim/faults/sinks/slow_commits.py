@@ -10,7 +10,7 @@ from random import Random
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.core.tasks.base import Task
-from tailrace.core.tasks.stages import CommitSinkStage
+from tailrace.core.tasks.commit_sink import CommitSinkStage
 from tailrace.sim.faults.interfaces import AnyProcess
 
 MS = MILLISECOND_NS
