@@ -1,7 +1,7 @@
-"""Emissions of which nothing is worth running any more: another incarnation of their root was complete first.
+"""Cancelled emissions: another incarnation of their root was complete first, so their tuples need not be run.
 
-All tasks of a worker share one set and look into it when they take a bundle, if there is anything in it. It may forget,
-and then a tuple is run in vain; it may not make anything up.
+All tasks of a worker share one set, and look up each bundle that they take if the set is not empty. The set may forget
+an emission: then some tuples are run in vain. It must never hold one that was not cancelled.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from itertools import islice
 
 LIMIT = 4096
-"""Emissions. At a thousand hedges a second, what was cancelled four seconds ago has left the queues."""
+"""The most emissions to remember. At a thousand hedges a second these are four seconds' worth, and by then their tuples
+have left the queues."""
 
 
 class CancelledEmissions(dict[int, None]):
-    """Emission numbers, the oldest first. One thread at a time may add; any may look."""
+    """Emission numbers, the oldest first. One thread at a time may add; any thread may look."""
 
     def add(self, emissions: Iterable[int]) -> None:
         self.update(dict.fromkeys(emissions))

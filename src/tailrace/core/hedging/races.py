@@ -1,13 +1,14 @@
-"""Races: incarnations of one root that are under way at once because it was late. The first to be complete counts.
+"""Races: several incarnations of one root are under way, because the root was late. The first to be complete wins.
 
 A hedge is an emission like any other, with registers of its own: any incarnation may complete its root and make it
-durable, and a committing sink drops whichever copies of a row come later. Its number tells which
+durable, and a committing sink drops the copies of a row that come later. Its number tells which
 emission it races (``tailrace.core.emissions``).
 
-When one of a race is complete the others are cancelled: what is queued of them is thrown away unrun, whatever has
-become of the rule that wanted them. Law: an incarnation is cancelled only if another of the same race is complete, and
-recovery has not emitted the root since. An incarnation from before a loss may be complete and never become durable;
-then only the new one can.
+When one of them is complete the others are cancelled: their queued tuples are dropped unrun, also if another hedging
+rule is in force by then.
+
+Law: an incarnation is cancelled only if another of the same race is complete, and recovery has not re-emitted the root
+since. An incarnation from before a loss may be complete and never become durable; then only the re-emitted one can.
 """
 
 from __future__ import annotations
@@ -18,32 +19,36 @@ from tailrace.metrics.counters import TaskCounters
 
 
 class HedgeRaces:
-    """Of the roots of one source task. Law: of hedges whose root is complete each has won or is wasted."""
+    """The races of the roots of one source task. Law: each hedge of a complete root is counted as won or as wasted."""
 
     def __init__(self, ledger: Ledger, counters: TaskCounters, cancels: list[int]) -> None:
         self._ledger = ledger
         self._counters = counters
-        self._cancels = cancels  # emissions to be cancelled; whoever sends them on empties it
-        self._spared: set[Root] = set()  # those of which all incarnations are run
+        self._cancels = cancels  # emissions to be cancelled; the runtime sends and empties it
+        self._uncancelled: set[Root] = set()  # roots whose hedging rule lets all incarnations run
 
     def hedge(self, root: Root, cancels: bool) -> int:
-        """One more incarnation. Returns its emission number."""
+        """Register a hedge of a root. ``cancels``: the losers of its race are cancelled. Returns the emission
+        number."""
         self._counters.hedges += 1
         if not cancels:
-            self._spared.add(root)
+            self._uncancelled.add(root)
         return self._ledger.hedge(root)
 
     def completed(self, root: Root) -> bool:
-        """A root that was hedged is complete. Returns whether a hedge was first of those that raced to the end."""
+        """A hedged root is complete: count its hedges, and cancel the losers. Returns whether a hedge has won.
+
+        An incarnation from before the last re-emission is not part of the race, and its completion cancels nothing.
+        """
         winner, newest = self._ledger.completed_by(root), root.emissions[-1]
         hedge = is_hedge(winner)
         self._counters.hedges_won += hedge
         self._counters.hedges_wasted += root.hedges - hedge
-        spared = root in self._spared
-        self._spared.discard(root)
+        uncancelled = root in self._uncancelled
+        self._uncancelled.discard(root)
         race = race_until(newest)
         if winner not in race:
             return False
-        if not spared:
+        if not uncancelled:
             self._cancels.extend(emission for emission in race if emission != winner)
         return hedge

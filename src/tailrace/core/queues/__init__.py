@@ -1,1 +1,1 @@
-"""Input queues of tasks: those that several tasks draw from, and the admission of senders."""
+"""Input queues of tasks: queues that several tasks share, and the admission of senders."""

@@ -1,12 +1,12 @@
-"""Rounds of admission: each sender gets its share of a task that is behind, wherever it is.
+"""Rounds of admission: each sender, local or remote, gets an equal share of a task that is behind.
 
-A queue that is served in order is fair if all senders put in the same. A task's own worker could put in more than
-others: it hands tuples over without a copy and at any time, while links are read now and then. So once a queue has been
-full there are rounds. In each a sender may put in as many bundles as any other, and waits for the next one with what
-it has left. A round begins when the queue is half empty, so that the task has something to run meanwhile. A task that
-keeps up has no rounds.
+A queue that is served in order is fair only if all senders put in equally much. Senders in the task's own worker could
+put in more than others: they hand tuples over at any time and without a copy, while links are read only now and then.
+Once a queue has been full, admission therefore goes by rounds. In each round every sender may put in the same number of
+bundles, and keeps the rest for the next round. A round begins when the queue is half empty, so that the task has
+something to run meanwhile. A task that keeps up has no rounds.
 
-Nothing is counted when bundles are taken from the queue.
+Taking bundles from the queue costs nothing here: only senders count.
 """
 
 from __future__ import annotations
@@ -16,48 +16,49 @@ from collections.abc import Callable, Hashable
 from tailrace.clock import MILLISECOND_NS
 
 QUEUE_BUNDLES = 256
-"""Bundles that may wait in front of a task. Beyond, senders are held back."""
+"""Bundles that may wait in front of a task. Beyond that, senders are held back."""
 
 QUEUE_BYTES = 2 << 20
-"""The same in bytes, as far as the size of a bundle can be told from those before it."""
+"""The same limit in bytes, estimated from the size of earlier bundles."""
 
 ROUND_NS = 10 * MILLISECOND_NS
-"""About how long a task runs what comes in one round: senders take turns as often."""
+"""How long a task should take for the bundles of one round, about: as often do senders take turns."""
 
 FIRST_ROUND = 8
-"""Bundles in a round while it is not known how long they take."""
+"""Bundles in the first round, when it is not known how long they take."""
 
 FIRST_QUEUE = FIRST_ROUND
-"""Bundles that a queue takes before its task has run any. The sender that connects first must not fill it alone."""
+"""Bundles that a queue takes before its task has run any: the first sender to connect must not fill it alone."""
 
 LARGEST_ROUND = 4
-"""Full queues in the largest round. Fast tasks need it: with one queue a round, wake-ups cost 15% more CPU in bulk."""
+"""The largest round, in full queues. Fast tasks need it: with one queue a round, wake-ups cost 15% more CPU in bulk."""
 
 ANY = 1 << 62
-"""As many as a sender has."""
+"""No limit."""
 
 
 class Rounds:
-    """In front of one queue.
+    """Admission to one queue.
 
-    Law: in a round no sender puts in more than its share, unless the queue is empty or it was late for the one before.
+    Law: in a round no sender puts in more than its share, unless the queue is empty, or the sender was late for the
+    round before.
     """
 
     def __init__(self, queued: Callable[[], int], limit: Callable[[], int]) -> None:
-        self.behind = False  # the queue has been full, and not been empty since
+        self.behind = False  # whether the queue has been full, and not been empty since
         self._queued = queued  # bundles in the queue
-        self._limit = limit  # and how many may be, once the task has run as many
-        self._grown = FIRST_QUEUE  # how many may be until then
-        self._bundles = FIRST_ROUND  # of all senders in a round
-        self._share = FIRST_ROUND  # of one
-        self._left: dict[Hashable, int] = {}  # what senders may still put in before the next round
-        self._held: set[Hashable] = set()  # those that have more
+        self._limit = limit  # bundles that may be in the queue, once the task has run as many
+        self._grown = FIRST_QUEUE  # bundles that may be in it until then
+        self._bundles = FIRST_ROUND  # of all senders together, in a round
+        self._share = FIRST_ROUND  # of one sender
+        self._left: dict[Hashable, int] = {}  # bundles that each sender may still put in before the next round
+        self._held: set[Hashable] = set()  # senders that wait for the next round
         self._began_ns = 0
 
-    # -- by the thread of a sender
+    # -- for the thread of a sender
 
     def room(self, sender: Hashable) -> int:
-        """How many bundles it may put in now. 0: it is held back until the next round."""
+        """How many bundles a sender may put in now. 0: it is held back until the next round."""
         queued, limit = self._queued(), self._limit()
         if self._grown < limit:
             if not queued:
@@ -73,14 +74,14 @@ class Rounds:
         if left:
             return left
         self._held.add(sender)
-        return 0 if self._queued() else self._share  # afterwards: whoever empties the queue then looks who is held
+        return 0 if self._queued() else self._share  # only now: who empties the queue looks at _held next
 
     def put(self, sender: Hashable, bundles: int) -> None:
-        """It has put in so many. At a time when there are no rounds this need not be said."""
+        """A sender has put in so many bundles. It need not say so while the task is not ``behind``."""
         left = self._left
         left[sender] = max(0, left.get(sender, self._share) - bundles)
 
-    # -- by whoever has taken something from the queue
+    # -- for the thread that takes bundles from the queue
 
     @property
     def due(self) -> bool:
@@ -89,7 +90,7 @@ class Rounds:
         return queued <= limit // 2 and (queued <= limit // 8 or not self._late())
 
     def begin(self, now_ns: int) -> bool:
-        """Begin another round, if somebody waits for it. Those that were held may look again."""
+        """Begin another round if a sender waits for one. True: the caller must wake the senders that were held back."""
         if not self._held:
             if not self._queued():
                 self.behind, self._began_ns = False, 0
@@ -104,7 +105,7 @@ class Rounds:
         return True
 
     def _late(self) -> dict[Hashable, int]:
-        """Senders that have not come yet in this round, but may have been told of it only a moment ago."""
+        """Senders that have put in nothing in this round, but may have been woken only a moment ago."""
         share = self._share
         return {sender: left for sender, left in tuple(self._left.items()) if share <= left < 2 * share}
 
@@ -112,7 +113,7 @@ class Rounds:
         took_ns, self._began_ns = now_ns - self._began_ns, now_ns
         if took_ns < ROUND_NS:
             self._bundles *= 2
-        elif 2 * ROUND_NS < took_ns < now_ns:  # not the first
+        elif 2 * ROUND_NS < took_ns < now_ns:  # not in the first round
             self._bundles //= 2
         self._bundles = max(1, min(self._bundles, LARGEST_ROUND * self._limit()))
         self._grown += self._bundles
@@ -120,5 +121,5 @@ class Rounds:
 
 
 def bundle_limit(bundle_bytes: int) -> int:
-    """Bundles of this size that may wait in front of a task."""
+    """How many bundles of this size may wait in front of a task."""
     return max(1, min(QUEUE_BUNDLES, QUEUE_BYTES // bundle_bytes))

@@ -1,18 +1,17 @@
-"""A queue that several tasks of one operator draw from: whoever is free takes what has waited longest.
+"""A shared queue: several tasks of one operator draw from it, and a task that is free takes what has waited longest.
 
-Each task has a *tap*. What a sender meant for a task goes in through that task's tap, so that its halves of load-aware
-groupings can be told; what a task runs it draws from its own, whomever it was meant for.
+Each task has a *tap*. Bundles that a sender chose a task for go in through the tap of that task, so that its feedback
+receiver can be told of them. A task draws through its own tap, whichever task the bundle was for.
 
-A bundle of many tuples that one task took whole would wait behind itself while others are idle. So a task draws a
-portion, as much as takes about ``PORTION_NS``, and what is left of the bundle stays in front. The portion gets a
-random ack id, and the rest keeps the bundle's own, exclusive-or that one: whoever runs which part, the ids of all
-parts together are what the ledger waits for.
+If one task took a bundle of many tuples whole, the last of them would wait while other tasks are idle. A task therefore
+draws a *portion* of the bundle, as much as it runs in about ``PORTION_NS``, and the rest stays in front. The parts'
+ack ids together are the bundle's (``divided``), so that the ledger gets what it waits for whichever tasks run them.
 
-Tasks come and go, each in its own time. One that goes takes back what was meant for it, and leaves the rest.
+Tasks join and leave at any time. A task that leaves takes back the bundles that were for it, and leaves the others.
 
-Behind it there may be a queue of the whole machine, which the tasks of other workers draw from too. What lies there
-is drawn when nothing is left here, a record at a time: what is taken early would wait behind a task again, and die
-with its worker.
+A shared queue may have a *supply* behind it: the queue of the whole machine, which tasks of other workers draw from
+too. It is drawn from when the shared queue is empty, and one record at a time: a record taken early would wait behind a
+busy task again, and be lost with its worker.
 """
 
 from __future__ import annotations
@@ -27,50 +26,54 @@ from tailrace.clock import MICROSECOND_NS, Clock
 from tailrace.core.bundles import VALUES, divided
 
 TaskT = TypeVar("TaskT")
-"""The type of the tasks that draw. A queue only tells them apart."""
+"""The type of the tasks that draw. The queue only compares them."""
 
 PORTION_NS = 100 * MICROSECOND_NS
-"""What a task draws at once, in time: about what it takes to wake another, for which more could be left."""
+"""The work that a task draws at once: about as long as it takes to wake another task for the rest."""
 
-SMOOTHING = 0.1  # of how long a tuple takes
+SMOOTHING = 0.1
+"""The weight of a new measurement in the average duration of a tuple."""
 
 Entry = tuple[TaskT, int, Any]
-"""(the task it was meant for, when it came, bundle)"""
+"""(the task that the sender chose, when the bundle arrived, bundle)"""
 
 
 class Supply(Protocol):
-    """A queue that others draw from too, and where one cannot look without taking."""
+    """A queue that other workers draw from too. Its length is not known: one can only take from it."""
 
     def __bool__(self) -> bool:
-        """Whether it is worth asking: False if it was empty, and nobody has said since that it is not."""
+        """False if it was found empty, and there has been no wake-up since."""
         ...
 
     def take(self, most: int) -> tuple[int, Sequence[Any]]:
-        """When it was put there, and bundles; none if there are none. Whoever asks runs so many tuples at once."""
+        """(when the record was put there, its bundles), with no bundles if it is empty.
+
+        ``most``: how many tuples the caller runs at once.
+        """
         ...
 
     def pass_on(self) -> None:
-        """Have another look into it, in the place of one who was told of something and does something else."""
+        """Wake another task for it: the one that was woken has other work."""
         ...
 
 
 class SharedQueue(Generic[TaskT]):
-    """First in, first out.
+    """The input queue of several tasks, first in, first out.
 
-    Law: each tuple that was put is drawn once, or taken back once, and the exclusive or of the ack ids of all that came
-    out of a bundle is the bundle's.
+    Law: each tuple that was put in is drawn once or taken back once, and the exclusive or of the ack ids of all parts
+    of a bundle is the bundle's.
     """
 
     def __init__(self, rng: Random, clock: Clock, guard: AbstractContextManager[Any]) -> None:
         self._entries: deque[Entry[TaskT]] = deque()
         self._new_id = rng.getrandbits
         self._clock = clock
-        self._guard = guard  # held by who draws
-        self.tasks: list[TaskT] = []  # that draw
+        self._guard = guard  # held while drawing
+        self.tasks: list[TaskT] = []  # the tasks that draw
         self.supply: Supply | None = None
 
     def __len__(self) -> int:
-        """In bundles, without what its supply has."""
+        """In bundles, without those of its supply."""
         return len(self._entries)
 
     def __bool__(self) -> bool:
@@ -81,9 +84,9 @@ class SharedQueue(Generic[TaskT]):
         self._entries.extend([(task, now_ns, bundle) for bundle in bundles])
 
     def draw(self, most: int) -> Entry[TaskT]:
-        """The first tuples in line, of one bundle, and no more than so many. Raises IndexError if there are none."""
+        """The first tuples of the first bundle, at most ``most``. Raises IndexError if the queue is empty."""
         with self._guard:
-            supply = self.supply  # which another thread may take away
+            supply = self.supply  # another thread may remove it
             if not self._entries:
                 if supply is not None:
                     came_ns, bundles = supply.take(most)
@@ -94,26 +97,26 @@ class SharedQueue(Generic[TaskT]):
             if len(bundle[VALUES]) <= most:
                 return self._entries.popleft()
             first, rest = divided(bundle, most, self._new_id(64))
-            self._entries[0] = (task, came_ns, rest)  # in place: whoever finds the queue empty goes to sleep
+            self._entries[0] = (task, came_ns, rest)  # in place: a task that finds the queue empty goes to sleep
             return task, came_ns, first
 
     def tap(self, task: TaskT) -> Tap[TaskT]:
-        """Have this task draw too."""
+        """Let this task draw too."""
         with self._guard:
             self.tasks.append(task)
         return Tap(self, task)
 
     def leave(self, task: TaskT) -> None:
-        """It draws no more."""
+        """The task draws no more."""
         with self._guard:
             self.tasks.remove(task)
 
     def take_back(self, task: TaskT) -> list[Any]:
-        """All that was meant for this task and nobody has drawn."""
+        """The bundles that senders chose this task for and no task has drawn."""
         mine: list[Any] = []
         position = 0
         with self._guard:
-            for _ in range(len(self._entries)):  # what is put meanwhile goes to the end
+            for _ in range(len(self._entries)):  # bundles that are put in meanwhile go to the end
                 chosen, _, bundle = self._entries[position]
                 if chosen is task:
                     mine.append(bundle)
@@ -124,7 +127,7 @@ class SharedQueue(Generic[TaskT]):
 
 
 class Tap(Generic[TaskT]):
-    """One task's end of a shared queue, in place of a queue of its own. Any thread may put; its task alone draws."""
+    """One task's access to a shared queue, in place of a queue of its own. Any thread may put; only its task draws."""
 
     __slots__ = ("_each_ns", "_queue", "_task", "chosen", "portion", "received_ns")
 
@@ -133,8 +136,8 @@ class Tap(Generic[TaskT]):
         self._task = task
         self._each_ns = 0.0
         self.portion = 1  # tuples to draw at once
-        self.chosen = task  # whom what was drawn last was meant for
-        self.received_ns = 0  # when that came
+        self.chosen = task  # the task that the sender of the bundle drawn last had chosen
+        self.received_ns = 0  # when that bundle arrived
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -164,14 +167,14 @@ class Tap(Generic[TaskT]):
         self._queue.leave(self._task)
 
     def took(self, tuples: int, duration_ns: int) -> None:
-        """Tuples have been run one after the other, and took so long together."""
+        """The task has run so many tuples in this time. Adjusts the portion."""
         each_ns = duration_ns / tuples
         self._each_ns += (each_ns - self._each_ns) * (SMOOTHING if self._each_ns else 1)
         self.portion = max(1, int(PORTION_NS / max(1.0, self._each_ns)))
 
 
 def portions(bundles: Iterable[Any], most: int, new_id: Callable[[int], int]) -> list[list[Any]]:
-    """The same bundles in lists of no more than so many tuples each, divided where they must be."""
+    """The same bundles in lists of at most ``most`` tuples each. Bundles that do not fit are divided."""
     found: list[list[Any]] = []
     room = 0
     for bundle in bundles:

@@ -1,7 +1,6 @@
-"""The router turns what an operator emitted into bundles, one for each task that receives some of it.
+"""Outgoing edges: they turn what an operator emits into bundles, one for each receiving task, and put them into lanes.
 
-Children of one bundle that go to one task are one bundle again, with one ack id. A bundle is a plain tuple, because
-it is made for every tuple and hop (``tailrace.core.bundles``).
+The results of one bundle that go to one task travel as one bundle again, with one ack id.
 """
 
 from __future__ import annotations
@@ -20,18 +19,20 @@ from tailrace.policy.hedging.disjoint_halves import DisjointHalves
 from tailrace.policy.hedging.least_waiting import LeastWaiting
 
 MAX_BUNDLE = 64
-"""Tuples in one bundle. A call that emits more makes several: a receiver's queue is bounded in bundles, and what comes
-of a bundle leaves when all of it has been run."""
+"""The most tuples in one bundle. A call that emits more makes several bundles: a receiver's queue is bounded in
+bundles, and the results of a bundle leave a task only when all its tuples have been run."""
 
 PROOF = 16
-"""Bundles whose keys are worked out even if there is only one task to send them to."""
+"""The first bundles of an edge have their keys computed even if there is only one task: a key function that fails
+should fail in a test with one task too."""
 
 LINEAGE_SHIFT = 33
-"""The upper bits of a lineage pick the task: multiplication mixes upwards, so they are the best ones."""
-
+"""The upper bits of a lineage choose the task. Multiplication mixes upwards, so the upper bits are the best mixed."""
 
 Unroutable = Callable[[int, int, int, Any, int | None, BaseException], int]
-"""(emission number, split index, offset, value, lineage, error) -> ack ids of what was sent instead."""
+"""(emission number, split index, offset, value, lineage, error) -> ack ids of the dead letters that were sent instead.
+
+Decides about a tuple for which a grouping could not choose a task."""
 
 
 def _raise(emission: int, split: int, offset: int, value: Any, lineage: int | None, error: BaseException) -> int:
@@ -39,7 +40,7 @@ def _raise(emission: int, split: int, offset: int, value: Any, lineage: int | No
 
 
 class Lane:
-    """Bundles on their way along one edge to one task. The runtime empties it."""
+    """The bundles that wait to be sent along one edge to one task. The runtime empties it."""
 
     __slots__ = ("bundles", "edge", "target")
 
@@ -58,19 +59,20 @@ class Lane:
 
 
 class FeedbackLane(Lane):
-    """The same on a load-aware edge: tracked bundles, and notes in between."""
+    """A lane of a load-aware edge: its bundles have an origin, and there are feedback messages among them."""
 
     __slots__ = ()
 
     bundles: list[Any]
 
     def drop_feedback(self) -> None:
-        """There is nobody to hear them. Whoever comes will come with a new membership, and with it new halves."""
+        """Drop the feedback messages: the receiver's worker is gone. Its successor comes with a new version of the
+        membership, and feedback starts again."""
         self.bundles = [item for item in self.bundles if not is_feedback(item)]
 
 
 class OutEdge(Protocol):
-    """One outgoing edge of one task."""
+    """One outgoing edge of one task. Every implementation inherits from this class."""
 
     def send(
         self,
@@ -81,12 +83,16 @@ class OutEdge(Protocol):
         parents: list[int] | None,
         indices: list[int] | None,
     ) -> int:
-        """Pass the values on. Returns the exclusive or of the ack ids they were given."""
+        """Pass the values on. Returns the exclusive or of the ack ids of all bundles made.
+
+        ``parents``: the lineage of the input tuple of each value, or None if the edge needs none. ``indices``: the
+        output index of each value within its call, or None if each is the only output of its call.
+        """
         ...
 
 
-class LaneEdge:
-    """An edge that leads to other tasks, through lanes."""
+class LaneEdge(OutEdge):
+    """An edge to other tasks, with a lane for each of them. A grouping chooses the task of each tuple."""
 
     def __init__(self, edge: EdgePlan, lanes: Sequence[Lane], chooser: Chooser | None, rng: Random) -> None:
         self.edge = edge
@@ -96,9 +102,8 @@ class LaneEdge:
         self._new_id: Callable[[int], int] = rng.getrandbits
         self._choose = self._by_lineage if edge.by_lineage else chooser.choose_many if chooser else None
         self.unroutable: Unroutable = _raise
-        # One task needs no key, but a key that is wrong should not wait for a second task to be found out.
         self._unproven = PROOF if getattr(edge.grouping, "key", None) is not None else 0
-        self._straight = len(lanes) == 1 and not self._unproven
+        self._one_lane = len(lanes) == 1 and not self._unproven
 
     def send(
         self,
@@ -117,7 +122,7 @@ class LaneEdge:
         if self._lineages:
             assert parents is not None
             lineages = child_lineages(parents, self._salt, indices)
-        if self._straight:
+        if self._one_lane:
             ack = self._new_id(64)
             if lineages is not None and self.edge.grouping.name == "broadcast":
                 lineages = broadcast_lineages(lineages, 0)
@@ -130,7 +135,7 @@ class LaneEdge:
             return self._send_routable(emission, split, offset, values, parents, indices, error)
         if self._unproven and len(self.lanes) == 1:
             self._unproven -= 1
-            self._straight = not self._unproven
+            self._one_lane = not self._unproven
         if len(values) == 1 and choices[0] != ALL:
             ack = self._new_id(64)
             self.lanes[choices[0]].bundles.append((emission, split, offset, ack, lineages, values, None, None))
@@ -147,7 +152,8 @@ class LaneEdge:
         indices: list[int] | None,
         error: BaseException,
     ) -> int:
-        """Some tuple has no key, say: send the others, and let the operator's ``on_error`` decide about that one."""
+        """The grouping could not choose a task for a tuple, which may have no key: send the others, and let the
+        operator's ``on_error`` decide about that one."""
         if len(values) == 1:
             return self.unroutable(emission, split, offset, values[0], parents[0] if parents else None, error)
         acks = 0
@@ -164,7 +170,7 @@ class LaneEdge:
         return acks
 
     def _by_lineage(self, lineages: Sequence[int]) -> list[int]:
-        """Two incarnations of a tuple must meet in one task of a committing sink."""
+        """Choose by lineage: two incarnations of a tuple must meet in the same task of a committing sink."""
         tasks = len(self.lanes)
         return [(lineage >> LINEAGE_SHIFT) % tasks for lineage in lineages]
 
@@ -229,10 +235,11 @@ class LaneEdge:
 
 
 class RoundRobinEdge(LaneEdge):
-    """A shuffled edge of a source to several tasks: roots take turns, and a hedge goes elsewhere."""
+    """A shuffled edge from a source to several tasks: roots take turns, and a hedge goes to another task than its
+    root."""
 
     least_waiting: LeastWaiting | None = None
-    """While roots are hedged by a rule that cancels. Without it a hedge goes to any other task."""
+    """Chooses the tasks of hedges while the hedging rule cancels. Without it a hedge goes to any other task."""
 
     def send(
         self,
@@ -251,12 +258,12 @@ class RoundRobinEdge(LaneEdge):
         choice = (
             turn_of(emission, len(self.lanes))
             if self.least_waiting is None
-            else self._note(emission, self.least_waiting)
+            else self._choose_and_record(emission, self.least_waiting)
         )
         self.lanes[choice].bundles.append((emission, split, offset, ack, lineages, values, None, None))
         return ack
 
-    def _note(self, emission: int, least_waiting: LeastWaiting) -> int:
+    def _choose_and_record(self, emission: int, least_waiting: LeastWaiting) -> int:
         tasks = len(self.lanes)
         if is_hedge(emission):
             first, *hedges, _ = race_until(emission)
@@ -268,10 +275,11 @@ class RoundRobinEdge(LaneEdge):
 
 
 class DisjointHalvesEdge(LaneEdge):
-    """A shuffled edge behind the first, that has at most one tuple of an emission: a hedge's goes to the other side."""
+    """A shuffled edge further downstream, with at most one tuple of an emission: that of a hedge goes to the other half
+    of the tasks."""
 
     disjoint_halves: DisjointHalves | None = None
-    """While roots are hedged by a rule that cancels. Without it all tuples take turns."""
+    """Chooses the task while the hedging rule cancels. Without it all tuples take turns."""
 
     def separate_hedges(self, wanted: bool) -> None:
         if wanted != (self.disjoint_halves is not None):

@@ -1,4 +1,4 @@
-"""A source's task keeps the ledger of its roots, and emits them again when it must."""
+"""The task of a source: it reads roots, keeps their ledger, re-emits them after a loss, and hedges the late ones."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ from tailrace.policy.hedging.least_waiting import LeastWaiting
 from tailrace.policy.techniques import Tail
 
 ASK_AGAIN_NS = SECOND_NS
-"""An answer takes a round trip and a write to disk. One that takes so long was lost with its connection."""
+"""The coordinator answers after a round trip and a write to disk. An answer that takes longer was lost with its
+connection."""
 
 
 class SourceTask(Task):
-    """A task whose leader is a source: it keeps the ledger of its roots and emits them again when it must."""
+    """A task whose leader is a source."""
 
     wiring: Wiring
     owns_roots = True
-    look_every_ns = SECOND_NS  # for splits that are quiet
+    look_every_ns = SECOND_NS  # how often to look for quiet splits
 
     def __init__(
         self, plan: Plan, number: int, clock: Clock, ledger: Ledger, readers: dict[int, Reader], rng: Random
@@ -56,44 +57,44 @@ class SourceTask(Task):
         super().__init__(plan, number, clock)
         self.ledger = ledger
         self.hedging: HedgingController | None = None
-        self._races: HedgeRaces | None = None  # since there was a rule
+        self._races: HedgeRaces | None = None  # None until the first hedging rule
         self._rng = rng
         self.draining = False
-        self._goal: dict[int, int] = {}  # by split: how far a drain must read, at least
-        self._short: set[int] = set()  # splits that have not got there
+        self._goal: dict[int, int] = {}  # by split: the offset that a drain must at least reach
+        self._short: set[int] = set()  # splits that have not reached their goal
         self._readers = deque(readers.items())
-        self._reach = ledger.reach()  # by split: the lowest offset that can come next
-        self._again: deque[Root] = deque()
-        self._late: dict[Root, None] = {}  # to be hedged as soon as there is room in line, in order
+        self._reach = ledger.reach()  # by split: the lowest offset that can follow
+        self._again: deque[Root] = deque()  # to be re-emitted
+        self._late: dict[Root, None] = {}  # to be hedged as soon as the held queues have room, in order
         self._salts = {split.index: split.salt for split in plan.splits_of(number)}
         source = plan.operator_of[number]
         self._may_hedge = not reasons_against(plan)[source]
         self._lineages = any(edge.lineages for edge in plan.edges if edge.upstream == source)
         self._started = False
-        self._asked: dict[int, int] = {}  # prefixes that the coordinator was last asked to commit
+        self._asked: dict[int, int] = {}  # the prefixes that the coordinator was last asked to commit
         self._asked_ns = 0
-        self._told: tuple[bool, bool, frozenset[int]] | None = None
-        self._told_reach = dict(self._reach)
+        self._reported: tuple[bool, bool, frozenset[int]] | None = None
+        self._reported_reach = dict(self._reach)
         self._quiet: frozenset[int] = frozenset()
-        self._looked_ns = 0  # for what is quiet
-        self._barrier = 0  # to be passed; 0: none
-        self._behind: dict[int, int] | None = None  # what must be committed for it, once that is known
+        self._looked_ns = 0  # when it last looked for quiet splits
+        self._barrier = 0  # the barrier to be passed; 0: none
+        self._behind: dict[int, int] | None = None  # the offsets that must be committed for it, once they are known
 
     def leads(self, edge: EdgePlan) -> bool:
-        """Whether this edge begins at the source itself, and not at something that is fused to it."""
+        """Whether this edge begins at the source itself, not at an operator that is fused to it."""
         return edge.upstream == self.plan.operator_of[self.number]
 
     # -- emitting
 
     @property
     def exhausted(self) -> bool:
-        """No root will be read any more."""
+        """Whether no more roots will be read."""
         return not self._readers or (self.draining and not self._short)
 
     def _catch_up(self, reach: Mapping[int, int]) -> None:
-        """Splits have been read as far as this, perhaps by one that died: a drain must not end before it is there.
+        """Set how far a drain must read: splits have been read this far, perhaps by a source task that has died.
 
-        That a poll is empty, or the next one due later, says nothing: only the end of a split is one.
+        An empty poll, or a reader that is ready only later, does not end a drain before that. The end of a split does.
         """
         self._goal.update({split: offset for split, offset in reach.items() if split in self._reach})
         self._short = {split for split, _ in self._readers if self._goal.get(split, 0) > self._reach[split]}
@@ -105,13 +106,13 @@ class SourceTask(Task):
 
     @property
     def ready_ns(self) -> int | None:
-        """When it is worth reading; None while there is nothing to read or no room for it."""
+        """When to call ``read``; None while there is nothing to read, or no room in the ledger."""
         if not self._started or self.exhausted or self._again or self.ledger.room <= 0:
             return None
         return min(reader.ready_ns for _, reader in self._to_read())
 
     def read(self, limit: int) -> int:
-        """Read up to ``limit`` roots, over all splits in turn, and emit them. Returns how many."""
+        """Read up to ``limit`` roots from the splits in turn, and emit them. Returns how many."""
         taken, ledger, hedging = 0, self.ledger, self.hedging
         for _ in range(len(self._readers)):
             now_ns = self.clock()
@@ -125,7 +126,7 @@ class SourceTask(Task):
                 if offset < low:
                     raise not_increasing(self.wiring.operator, self.plan.splits[split].name, offset, low)
                 low = offset + 1
-                root = ledger.admit(split, offset, value, due_ns or now_ns)  # then as _emit does, without a call
+                root = ledger.admit(split, offset, value, due_ns or now_ns)  # then as _emit does, but without its call
                 self._send(root, ledger.emit(root, now_ns), now_ns)
                 if hedging is not None:
                     hedging.emitted(root, now_ns)
@@ -165,12 +166,13 @@ class SourceTask(Task):
 
     @property
     def needs_acks_now(self) -> bool:
-        """Whether it could do something at once if it heard of an ack, or of what a task reports."""
+        """Whether an ack or a report could let the task proceed, so that the runtime must deliver it without delay."""
         idle = not self._started or self.exhausted or self.ledger.room <= 0
         return idle or self.holds_tuples or bool(self._barrier) or self.hedging is not None
 
     def apply(self, both: Fold, complete: Fold, durable: Fold, sent_ns: int | None = None) -> None:
-        """Acks have arrived. What they tell of was done when they were sent, as far as that is known."""
+        """Apply acks to the ledger. ``sent_ns``: when they were sent, if that is known; it counts as the time of the
+        work."""
         now_ns = self.clock() if sent_ns is None else sent_ns
         if both:
             self.ledger.apply_both(both, now_ns)
@@ -179,16 +181,16 @@ class SourceTask(Task):
         if durable:
             self.ledger.apply_durable(durable, now_ns)
 
-    # -- emitting again
+    # -- re-emitting and hedging
 
     def handle(self, message: ToWorker) -> None:
         super().handle(message)
         match message:
             case Recover():
                 if not self._started:
-                    self._started, self._looked_ns = True, self.clock()  # one that has not read yet is not quiet
+                    self._started, self._looked_ns = True, self.clock()  # a task that has not read yet is not quiet
                 self._again = deque(self.ledger.unfinished())
-                self._late.clear()  # what is emitted again is not late
+                self._late.clear()  # a root that is re-emitted is not late
                 self._catch_up(message.reach)
             case Committed():
                 for split, offset in message.offsets.items():
@@ -206,20 +208,20 @@ class SourceTask(Task):
                 self.hedging.loaded(message, self.clock())
 
     def check_overdue(self, now_ns: int) -> int:
-        """The backstop, for losses that nobody reported. Returns how many roots will be emitted again."""
+        """The backstop, for losses that went unnoticed. Returns how many roots will be re-emitted."""
         if self._again or not self._started:
             return 0
         self._again = deque(self.ledger.overdue(now_ns))
         return len(self._again)
 
     def switch(self, tail: Tail) -> None:
-        """These techniques are on from now on. Roots that are hedged stay so."""
+        """Use these techniques from now on. Hedges that are under way go on."""
         rule = tail.hedge if self._may_hedge else None
         if self.hedging is not None and rule == self.hedging.rule:
             return
         self.hedging = None
         self._late.clear()
-        edges = self._places(rule is not None and rule.cancels)
+        edges = self._record_tasks(rule is not None and rule.cancels)
         if rule is not None:
             self.hedging = HedgingController(rule, self.ledger, self.wiring.counters, self._rng, self.clock(), edges)
             if self._races is None:
@@ -231,16 +233,16 @@ class SourceTask(Task):
         if self.hedging is not None:
             self.hedging.completed(root, now_ns, won)
 
-    def _places(self, noted: bool) -> list[LeastWaiting]:
-        """Have the edges along which roots take turns note where they go, or not any more."""
+    def _record_tasks(self, wanted: bool) -> list[LeastWaiting]:
+        """Have the edges along which roots take turns record the task of each emission, or stop doing so."""
         outs = [out for out in self.wiring.outs if isinstance(out, RoundRobinEdge)]
         for out in outs:
-            out.least_waiting = LeastWaiting(len(out.lanes)) if noted else None
+            out.least_waiting = LeastWaiting(len(out.lanes)) if wanted else None
         return [out.least_waiting for out in outs if out.least_waiting is not None]
 
     @property
     def hedge_ns(self) -> int | None:
-        """When it is worth asking whether a root is late; None while nothing is hedged."""
+        """When to ask which roots are late; None while nothing is hedged."""
         return None if self.hedging is None or self._again or not self._started else self.hedging.wake_ns
 
     @property
@@ -248,7 +250,7 @@ class SourceTask(Task):
         return bool(self._again or self._late) or (self.hedge_ns is not None and self.hedge_ns <= self.clock())
 
     def run(self, budget_ns: int) -> None:
-        """Emit again what recovery wants, then what is late, as long as no line is full."""
+        """Re-emit roots for recovery, then hedge the late ones, as long as the held queues have room."""
         end_ns = self.clock() + budget_ns
         while self._again:
             root = self._again.popleft()
@@ -280,11 +282,11 @@ class SourceTask(Task):
         if self.hedging is not None:
             self.hedging.show()
 
-    # -- telling the coordinator
+    # -- reporting to the coordinator
 
     @property
     def settled(self) -> bool:
-        """It will read no more, and all it has read is durable and committed."""
+        """Whether it will read no more, and all it has read is durable and committed."""
         return self._started and self.exhausted and self.ledger.settled
 
     @property
@@ -293,17 +295,18 @@ class SourceTask(Task):
 
     @property
     def wants_commit(self) -> bool:
-        """It can go no further, or shall say when all is durable, and what it waits for are commits."""
-        stands = self.exhausted or self.ledger.room <= 0 or self._behind is not None
-        return stands and self.ledger.waits_for_commit
+        """Whether only commits of sinks keep it from reading on, from finishing, or from passing a barrier."""
+        waits = self.exhausted or self.ledger.room <= 0 or self._behind is not None
+        return waits and self.ledger.waits_for_commit
 
     @property
     def stuck(self) -> bool:
-        """It could read on at once if its prefix were committed."""
+        """Whether it could go on at once if the coordinator committed its prefixes."""
         return self.ledger.moved and (self.exhausted or self.ledger.room <= 0)
 
     def reports(self, worker: int, epoch: int, fingerprint: Callable[[Any], bytes | None]) -> list[FromWorker]:
-        """What the coordinator should hear: prefixes that moved since it was asked, or long ago, and a new state."""
+        """Messages for the coordinator: prefixes that have moved, or were reported long ago without an answer, a
+        changed state, and a barrier that is passed."""
         messages: list[FromWorker] = []
         now_ns = self.clock()
         moved = self.ledger.uncommitted()
@@ -315,8 +318,8 @@ class SourceTask(Task):
         if self._started and now_ns - self._looked_ns >= self.look_every_ns:
             self._quiet, self._looked_ns = frozenset(self.ledger.quiet()), now_ns
         state, reach = (self.settled, self.wants_commit, self._quiet), self._new_reach()
-        if state != self._told or reach:
-            self._told = state
+        if state != self._reported or reach:
+            self._reported = state
             messages.append(SourceReport(worker, epoch, self.number, *state, reach))
         if self._barrier and self._passes_barrier():
             messages.append(Passed(worker, epoch, self.number, self._barrier))
@@ -324,8 +327,8 @@ class SourceTask(Task):
         return messages
 
     def _new_reach(self) -> dict[int, int]:
-        """How far splits have been read, if the coordinator has not been told."""
-        told = self._told_reach
+        """How far splits have been read, where the coordinator does not know it yet."""
+        told = self._reported_reach
         news = {split: offset for split, offset in self._reach.items() if offset > told[split]}
         told.update(news)
         return news
@@ -342,5 +345,6 @@ class SourceTask(Task):
 
 
 def _may_give(reader: Reader, now_ns: int) -> bool:
-    """One who reads in a thread of its own may have something at any moment, though it has nothing now."""
+    """Whether a reader may still give records that were there before now. One that reads ahead in a thread of its own
+    (``may_follow``) may, although it has none ready."""
     return reader.ready_ns <= now_ns or getattr(reader, "may_follow", False)
