@@ -15,7 +15,7 @@ from tailrace.core.feedback import sender
 from tailrace.core.plan import planner
 from tailrace.core.plan.plan import OperatorPlan, SplitPlan
 from tailrace.core.protocol.coordinator import Coordinator, Phase, WorkerState
-from tailrace.core.protocol.driver_rows import DriverRows, Place
+from tailrace.core.protocol.driver_rows import DriverRows, SinkTask
 from tailrace.core.protocol.ledger import Ledger, Root
 from tailrace.core.protocol.membership import ACCEPT, REFUSE, LinkSequence, Membership
 from tailrace.core.protocol.messages import (
@@ -372,7 +372,7 @@ def another_job_resets() -> Patch:
     """A message of another job has the driver half forget what it knows of the one before."""
     original = DriverRows._job_of
 
-    def job_of(self: DriverRows, place: Place) -> Any:
+    def job_of(self: DriverRows, place: SinkTask) -> Any:
         self._jobs = {job_id: job for job_id, job in self._jobs.items() if job_id == place.job_id}
         return original(self, place)
 

@@ -1,1 +1,1 @@
-"""What is decided once, before a run: tasks, their homes, and who may share a queue."""
+"""The plan of a run, made once on the driver: tasks, their workers, and which tasks may share a queue."""

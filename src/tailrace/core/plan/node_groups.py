@@ -1,10 +1,10 @@
 """A node group: the workers of a machine that draw from one queue for an operator, each in one epoch.
 
 The queue belongs to those epochs. When one of them ends or another begins there is a new node group, with a new queue,
-and the old one is left as it is. What was in it is pending in some ledger, and so is what a dead process had taken or
-was writing; every change of epochs is followed by a recovery, once all act on it, which emits all that again. So nobody
-needs to know who held what, nothing of a dead epoch is ever drawn, and a process that is merely stopped holds up nobody
-once it has been replaced.
+and the old queue is abandoned as it is. The roots of all that was in it are pending in a ledger, and so are those of
+what a dead process had taken or was writing. Every change of epochs is followed by a recovery, once all workers act on
+it, which re-emits these roots. No process therefore needs to know which one held what, nothing of a dead epoch is ever
+drawn, and a process that is merely stopped delays no other once it has been replaced.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The plan: how many tasks each operator has, which are fused, and which worker is home to which task.
+"""The plan: how many tasks each operator has, which tasks are fused, and on which worker each task runs.
 
 A plan is made once, on the driver, and holds for the whole run. Tasks are numbered through all operators, in
-topological order. Operators joined by ``local`` edges share a *unit*: their i-th tasks live in one place, and are
-run by one thread without a queue between them wherever the receiving operator takes tuples one by one and has no
-other input. A unit is therefore a tree: tuples enter at its leader only.
+topological order. The i-th tasks of operators that are joined by ``local`` edges run on the same worker. If the
+receiving operator takes tuples one by one and has no other input, its task is *fused* to the sender's: one thread runs
+both without a queue between them. Tasks that are fused form a *unit*, which is a tree: tuples enter at its leader only.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tailrace.topology import Operator, Port, Role, is_async
 
 @dataclass(frozen=True)
 class OperatorPlan:
-    """An operator with its number of tasks settled."""
+    """An operator and its tasks."""
 
     index: int
     operator: Operator
     tasks: int
     first_task: int  # the number of its task 0
-    widest: str | None = None  # whose tasks may draw from one queue: those of a "worker", of a "node", or nobody's
+    widest: str | None = None  # how far its tasks may share a queue: within a "worker", a "node", or not at all
 
     @property
     def name(self) -> str:
@@ -40,13 +40,13 @@ class OperatorPlan:
         return self.operator.role is Role.SINK and bool(self.operator.body.committing)
 
     def scope(self, wanted: str | None) -> str | None:
-        """Whose tasks draw from one queue where this is wanted: one that may not by node does by worker."""
+        """How far its tasks share a queue if ``wanted`` is asked for: within a worker, if it may not within a node."""
         return None if wanted is None or self.widest is None else min(wanted, self.widest, key=(WORKER, NODE).index)
 
 
 @dataclass(frozen=True)
 class EdgePlan:
-    """An edge with what the router needs to know of it."""
+    """An edge, and how tuples travel along it."""
 
     index: int
     upstream: int
@@ -57,8 +57,8 @@ class EdgePlan:
     local: bool
     fused: bool  # local, and the receiver is called directly
     lineages: bool  # a committing sink lies downstream, so tuples carry their lineages
-    by_lineage: bool  # leads to a committing sink: two incarnations must meet in one task
-    feedback: bool = False  # its tasks report to the senders, which choose by that
+    by_lineage: bool  # leads to a committing sink: two incarnations of a tuple must meet in one task
+    feedback: bool = False  # load-aware: receiving tasks report to the senders, which choose by that
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -100,14 +100,14 @@ class Plan:
         return tuple(split.owner for split in self.splits)
 
     def task_index(self, task: int) -> int:
-        """A task's place among the tasks of its operator."""
+        """The index of a task within its operator."""
         return task - self.operators[self.operator_of[task]].first_task
 
     def label(self, task: int) -> str:
         return f"{self.operators[self.operator_of[task]].name}/{self.task_index(task)}"
 
     def units(self, worker: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """The units at home on a worker: each leader with all tasks of its unit, in topological order."""
+        """The units of a worker: each leader with all tasks of its unit, in topological order."""
         members: dict[int, list[int]] = {}
         for task, leader in enumerate(self.unit_of):
             if self.home[task] == worker:
@@ -116,9 +116,9 @@ class Plan:
             yield leader, tuple(tasks)
 
     def shares(self, task: int, wanted: str | None) -> bool:
-        """Whether a task that leads a unit draws from one queue with others, where this is wanted.
+        """Whether a task that leads a unit shares its queue, if ``wanted`` is asked for.
 
-        One that is alone in its worker does by node: there may be others on its machine.
+        Within a node, also a task that is alone in its worker shares: there may be others on its machine.
         """
         operator = self.operators[self.operator_of[task]]
         scope = operator.scope(wanted)
@@ -129,7 +129,7 @@ class Plan:
         return self.home[operator.first_task : operator.first_task + operator.tasks]
 
     def sends_beside(self, task: int) -> bool:
-        """Whether a task leads a unit that may send to other workers, beside another of its operator in its worker."""
+        """Whether a task leads a unit that may send to other workers, and its worker has more tasks of its operator."""
         operator = self.operators[self.operator_of[task]]
         first = operator.first_task
         inside = [self.operator_of[member] for member, leader in enumerate(self.unit_of) if leader == task]

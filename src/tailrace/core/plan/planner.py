@@ -1,4 +1,4 @@
-"""The planner makes a plan of a topology and a number of workers: task counts, fusion, splits, homes."""
+"""The planner makes the plan of a topology for a number of workers: task counts, fusion, splits, workers of tasks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tailrace.topology import Edge, OnError, Role, Topology
 
 
 def make_plan(topology: Topology, workers: int, *, name_all: bool = False) -> Plan:
-    """Settle task counts, fusion, splits and homes. The topology has been validated.
+    """The plan of a topology, which must be valid.
 
-    ``name_all``: tuples carry their lineages on every edge, for whoever records them.
+    ``name_all``: tuples carry their lineages on every edge, because the run is recorded.
     """
     operators = _plan_operators(topology, workers)
     edges = _plan_edges(topology, operators, name_all)
@@ -81,7 +81,7 @@ def _plan_edges(topology: Topology, operators: tuple[OperatorPlan, ...], name_al
 
 
 def _letters_need_lineage(operator: OperatorPlan, needs_lineage: set[str]) -> bool:
-    """A tuple may turn into a dead letter only when it is to be sent; then it must have its lineage with it."""
+    """Whether tuples need lineages because they may become dead letters, also when they fail only at sending."""
     return operator.operator.on_error is OnError.DEAD_LETTER and operator.name in needs_lineage
 
 
@@ -104,9 +104,9 @@ def _reaches_committing_sink(topology: Topology, operators: tuple[OperatorPlan, 
 def _plan_units(
     operators: tuple[OperatorPlan, ...], edges: tuple[EdgePlan, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Two numbers for every task: the leader of the place it shares, and the leader of its unit.
+    """Two numbers for every task: the leader of the tasks on its worker that it must stay with, and that of its unit.
 
-    Local edges put tasks into one place. Fused edges make them one unit as well.
+    Local edges keep tasks on one worker. Fused edges make them one unit as well.
     """
     tasks = sum(plan.tasks for plan in operators)
     place, unit = list(range(tasks)), list(range(tasks))
@@ -151,7 +151,7 @@ def _plan_splits(operators: tuple[OperatorPlan, ...]) -> tuple[SplitPlan, ...]:
 
 
 def _round_robin(places: tuple[int, ...], workers: int) -> tuple[int, ...]:
-    """Homes of all tasks: places in order, dealt out like cards; what shares a place follows its leader."""
+    """The worker of each task: leaders go to the workers in turn, and the tasks that must stay with one follow it."""
     homes: list[int] = []
     dealt = 0
     for task, leader in enumerate(places):

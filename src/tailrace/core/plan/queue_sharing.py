@@ -1,7 +1,7 @@
-"""Which operators' tasks may draw from one queue: those where any task may run any tuple.
+"""Which operators' tasks may share a queue: those of which any task may run any tuple.
 
-An operator that has reasons to want a tuple in a certain task keeps a queue for each, and so does one whose tasks would
-take turns on one thread anyway.
+Where a tuple must be run by a certain task, each task keeps its own queue. So do tasks that take turns on one thread
+anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def widest_scopes(operators: Sequence[OperatorPlan], edges: Sequence[EdgePlan]) -> dict[str, str | None]:
-    """By name: how far an operator's tasks may share, whether that is wanted or not."""
+    """By name: how far an operator's tasks may share a queue, whether or not that is asked for."""
     found: dict[str, str | None] = {}
     for operator in operators:
         if why_not_shared(operator, operators, edges):
@@ -29,22 +29,22 @@ def widest_scopes(operators: Sequence[OperatorPlan], edges: Sequence[EdgePlan]) 
 
 
 def check_sharing(plan: Plan, wanted: str | None) -> None:
-    """Raises OptionError, with the reasons, if this is wanted and no operator may."""
+    """Raise OptionError, with the reasons, if sharing is asked for and no operator's tasks may."""
     if wanted is None or any(operator.scope(wanted) == wanted for operator in plan.operators):
         return
-    told: list[str] = []
+    reasons: list[str] = []
     for operator in plan.operators:
         if operator.operator.role is not Role.SOURCE:
             why = why_not_shared(operator, plan.operators, plan.edges) or why_not_by_machine(operator, plan.edges)
-            told.append(f"{operator.name}: {why}")
+            reasons.append(f"{operator.name}: {why}")
     raise OptionError(
-        f"no operator's tasks may draw from one queue: shared_queues={wanted!r}: {'; '.join(told)}: could one of them "
+        f"no operator's tasks may draw from one queue: shared_queues={wanted!r}: {'; '.join(reasons)}: could one of them "
         "be grouped by shuffle(), or should this be left out?"
     )
 
 
 def why_not_shared(operator: OperatorPlan, operators: Sequence[OperatorPlan], edges: Sequence[EdgePlan]) -> str | None:
-    """Why an operator's tasks keep their own queues; None if they need not."""
+    """Why an operator's tasks must have a queue each; None if they may share one."""
     if operator.operator.role is Role.SOURCE:
         return "a source has no input"
     if operator.tasks == 1:
@@ -71,7 +71,7 @@ def why_not_shared(operator: OperatorPlan, operators: Sequence[OperatorPlan], ed
 
 
 def why_not_by_machine(operator: OperatorPlan, edges: Sequence[EdgePlan]) -> str | None:
-    """Why tasks that may share a queue with others of their worker may not with those of other workers."""
+    """Why tasks that may share a queue within their worker may not share one with other workers."""
     for edge in edges:
         if edge.downstream == operator.index and edge.feedback:
             return f"{edge.grouping.name} chooses by load, and who is to hear how long a tuple took may be elsewhere"
@@ -81,7 +81,7 @@ def why_not_by_machine(operator: OperatorPlan, edges: Sequence[EdgePlan]) -> str
 def _by_local_edges(
     operator: OperatorPlan, operators: Sequence[OperatorPlan], edges: Sequence[EdgePlan]
 ) -> list[OperatorPlan]:
-    """An operator and all whose tasks follow its own."""
+    """An operator, and all that local edges lead to from it."""
     found = [operator]
     for near in found:
         found += [operators[edge.downstream] for edge in edges if edge.local and edge.upstream == near.index]

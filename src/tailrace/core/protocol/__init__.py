@@ -1,1 +1,1 @@
-"""What makes a run exact: ledgers, acks, memberships, recovery, and the messages about them."""
+"""The protocol that makes a run exactly-once: ledgers, acks, memberships, recovery, and the messages about them."""

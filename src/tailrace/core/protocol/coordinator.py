@@ -5,13 +5,13 @@ Its rules, each of which the fault simulation needs:
 - Every start of a worker gets an epoch higher than all before it, and a worker's death is a decision: once declared,
   nothing from that epoch counts any more, whatever becomes of the process.
 - Recovery is announced only when every worker acts on the membership that replaced the dead one. Announced earlier,
-  a root emitted again could pass through a worker that still sends to the dead, and be lost once more.
-- A prefix is stored before anybody hears of it, or begins from it. Only then may sinks forget what lies below. An epoch
-  is stored before a process of it starts. ``stored_state`` has how.
-- Silence is a fact about the worker: nothing of it has arrived. How busy the coordinator is, or how long it stood
-  still, counts against nobody: ``excuse`` comes before ``tick``.
-- After every loss, of a link or of something that only the backstop missed, there is a new version of the membership,
-  with the same members perhaps: by it the halves of load-aware groupings know when to begin anew.
+  a re-emitted root could pass through a worker that still sends to the dead one, and be lost once more.
+- A prefix is stored before any worker hears of it or begins from it. Only then may sinks forget what lies below it. An
+  epoch is stored before a process of it starts (``stored_state``).
+- A worker is declared dead for its silence only: nothing of it has arrived. Time in which the coordinator itself was
+  busy or stopped does not count: its host must call ``excuse`` before ``tick``.
+- After every loss, of a link or one that only the backstop noticed, there is a new version of the membership, perhaps
+  with the same members. It tells load-aware groupings to start again.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ from tailrace.errors import WorkerLost, WorkersMissing
 from tailrace.policy.techniques import PLAIN, Tail
 
 STABLE_NS = 60 * SECOND_NS
-"""A worker that has lived so long did not die of what killed the one before it."""
+"""A worker that has lived this long did not die of what killed the one before it."""
 
 
 class Phase(Enum):
     STARTING = "starting"  # not all workers have been ready yet
     RUNNING = "running"
-    LEAVING = "leaving"  # all is done, or lost; workers are on their way out
+    LEAVING = "leaving"  # the run is complete or has failed; workers are told to exit
     FINISHED = "finished"
 
 
@@ -77,14 +77,14 @@ class WorkerState(Enum):
 
 @dataclass(frozen=True)
 class CoordinatorLimits:
-    """How patient a coordinator is."""
+    """The timeouts of a coordinator, and how many deaths of a worker it accepts."""
 
     heartbeat_timeout_ns: int  # silence after which a worker is declared dead
     start_timeout_ns: int  # from the order to start a worker until it registers
-    settle_ns: int  # how long news of a lost link may be followed by news of a dead worker
+    settle_ns: int  # after a lost link, how long to wait for news that its worker is dead
     flush_every_ns: int
     leave_timeout_ns: int
-    max_deaths: int  # of one worker in a row, each soon after the other and with some split held back all the time
+    max_deaths: int  # of one worker in a row, each soon after the other, with a split held back all the time
 
 
 @dataclass
@@ -92,14 +92,14 @@ class _Worker:
     epoch: int
     since_ns: int
     state: WorkerState = WorkerState.STARTING
-    ordered: bool = False  # its process was to be started: its epoch is stored
+    ordered: bool = False  # its epoch is stored, and StartWorker was returned
     address: Address | None = None
     heard_ns: int = 0
     applied: int = 0
-    tail: Tail | None = None  # the techniques it was last told of
+    tail: Tail | None = None  # the techniques that it was last sent
     deaths: int = 0
     restarts: int = 0
-    at_death: dict[int, int] = field(default_factory=dict)  # how far splits were when it last died
+    at_death: dict[int, int] = field(default_factory=dict)  # the prefix of each split when it last died
 
 
 @dataclass
@@ -111,17 +111,17 @@ class _Source:
 
 @dataclass
 class Coordinator:
-    """Pure: ``handle`` and the other events return the commands that follow from them, in order."""
+    """The decisions of the driver. Pure: ``handle`` and the other events return the commands that follow, in order."""
 
     workers: int
     sources: Iterable[int]  # task numbers
     homes: Mapping[int, int]  # source task -> worker
-    positions: dict[int, Position]  # by split index: as stored, where to begin
+    positions: dict[int, Position]  # by split index: the stored prefixes, where sources begin
     limits: CoordinatorLimits
     first_epoch: int = 1
     tail: Tail = PLAIN
-    operators: Mapping[int, Sequence[str]] = field(default_factory=dict)  # by worker, for people
-    splits: Mapping[int, str] = field(default_factory=dict)  # by index, for people
+    operators: Mapping[int, Sequence[str]] = field(default_factory=dict)  # names by worker, for messages
+    splits: Mapping[int, str] = field(default_factory=dict)  # names by index, for messages
     phase: Phase = Phase.STARTING
     recoveries: int = 0
     draining: bool = False
@@ -133,9 +133,9 @@ class Coordinator:
     _version: int = 0
     _recover_at_ns: int | None = None  # a recovery is due, not before this time
     _renew_at_ns: int | None = None  # a new version of the membership is due, not before this time
-    barrier: int = 0  # the newest; whoever passes it has passed all before
+    barrier: int = 0  # the newest; a source that has passed it has passed all before
     _passed: dict[int, int] = field(default_factory=dict)  # source task -> the newest barrier it has passed
-    _reach: dict[int, int] = field(default_factory=dict)  # by split: how far anybody has read it
+    _reach: dict[int, int] = field(default_factory=dict)  # by split: how far it has been read, by any epoch
     _flushed_ns: int = 0
     _leaving_since_ns: int = 0
 
@@ -153,7 +153,7 @@ class Coordinator:
         return [*self._stored_state.begin(self._next_epoch)]
 
     def handle(self, message: FromWorker, now_ns: int) -> list[Command]:
-        """A worker said something."""
+        """A worker has sent a message."""
         worker = self._table[message.worker]
         if message.epoch != worker.epoch or worker.state is WorkerState.GONE or self.phase is Phase.FINISHED:
             leave = Leave("another process has taken this worker's place")
@@ -173,7 +173,7 @@ class Coordinator:
                 return self._recover_if_due(now_ns)
             case LinkLost():
                 if message.peer_epoch < self._table[message.peer].epoch:
-                    return []  # it was replaced since: recovery from its death emits again what was lost
+                    return []  # it was replaced since, and recovery from its death re-emits what was lost
                 self._schedule_recovery(now_ns + self.limits.settle_ns)
                 self._schedule_renewal(now_ns + self.limits.settle_ns)
                 return []
@@ -194,13 +194,13 @@ class Coordinator:
                 return self.fail(message.error, now_ns)
 
     def heard(self, worker: int, epoch: int, at_ns: int) -> None:
-        """Something of a worker has arrived, whenever it will be handled."""
+        """Something of a worker has arrived. It may be handled much later."""
         entry = self._table[worker]
         if epoch == entry.epoch:
             entry.heard_ns = max(entry.heard_ns, at_ns)
 
     def stored(self, now_ns: int) -> list[Command]:
-        """What ``Persist`` asked for is on disk. What has moved since is not, and waits for the next."""
+        """The last ``Persist`` is on disk. Prefixes that have moved since then wait for the next."""
         if self.phase is Phase.FINISHED:
             return []
         moved = self._stored_state.done()
@@ -216,7 +216,7 @@ class Coordinator:
         return [*commands, *self._stored_state.begin(self._next_epoch), *self._finish_if_empty()]
 
     def not_stored(self, error: Exception, now_ns: int) -> list[Command]:
-        """It cannot be: the run cannot keep its promises any more."""
+        """The last ``Persist`` has failed. The run fails: it could not keep its promises."""
         self._stored_state.failed()
         return [*self.fail(error, now_ns), *self._finish_if_empty()]
 
@@ -247,13 +247,13 @@ class Coordinator:
                     return commands
         commands += self._recover_if_due(now_ns)
         commands += self._renew_if_due(now_ns)
-        if now_ns - self._flushed_ns >= self.limits.flush_every_ns and self._someone_waits_for_commit():
+        if now_ns - self._flushed_ns >= self.limits.flush_every_ns and self._a_source_waits_for_commit():
             self._flushed_ns = now_ns
             commands += self._broadcast(Flush())
         return commands
 
     def excuse(self, now_ns: int, held_ns: int) -> None:
-        """The coordinator itself was held up so long: that time counts against nobody. To be told before ``tick``."""
+        """The coordinator itself was held up for this time, which counts against no worker. Call it before ``tick``."""
         self._leaving_since_ns += held_ns
         for entry in self._table.values():
             entry.heard_ns = max(entry.heard_ns, now_ns)
@@ -261,7 +261,8 @@ class Coordinator:
                 entry.since_ns += held_ns
 
     def silent(self, now_ns: int) -> list[tuple[int, int]]:
-        """Workers and epochs that ``tick`` would declare dead for their silence: a last chance to look again."""
+        """(worker, epoch) of those that ``tick`` would declare dead for silence, so that the host can look once
+        more."""
         late = self.limits.heartbeat_timeout_ns
         return [
             (worker, entry.epoch)
@@ -270,22 +271,23 @@ class Coordinator:
         ]
 
     def raise_barrier(self) -> list[Command]:
-        """Ask all sources to say when what they can read now is durable: ``passed`` tells when all have."""
+        """Ask all sources to report when all that they can read now is durable. ``passed`` tells when all have."""
         self.barrier += 1
         return self._broadcast(Barrier(self.barrier))
 
     def passed(self, barrier: int) -> bool:
+        """Whether all sources have passed this barrier."""
         return all(self._passed.get(task, 0) >= barrier for task in self._sources)
 
     def drain(self, now_ns: int) -> list[Command]:
-        """The user wants to stop: sources read no more; the run ends when all they have read is durable."""
+        """Stop the run gracefully: sources read no more, and the run ends when all that they have read is durable."""
         if self.draining or self.phase in (Phase.LEAVING, Phase.FINISHED):
             return []
         self.draining = True
         return self._broadcast(Drain())
 
     def switch(self, tail: Tail) -> list[Command]:
-        """Techniques go on or off. Whoever is not ready yet hears of it then."""
+        """Switch techniques on or off. A worker that is not ready yet is told when it is."""
         self.tail = tail
         for entry in self._table.values():
             if entry.state is WorkerState.READY:
@@ -293,7 +295,7 @@ class Coordinator:
         return self._broadcast(Techniques(tail))
 
     def fail(self, error: Exception, now_ns: int) -> list[Command]:
-        """The run cannot go on."""
+        """End the run with this error."""
         if self.phase in (Phase.LEAVING, Phase.FINISHED):
             return []
         self.error = error
@@ -302,7 +304,8 @@ class Coordinator:
     # -- workers come and go
 
     def _new_epoch(self, worker: int, now_ns: int) -> None:
-        """Its process is started once the epoch is stored, and with it every prefix that the one before has told."""
+        """Give a worker a new epoch. Its process is started once the epoch is stored, together with every prefix that
+        its predecessor has reported."""
         old = self._table.get(worker)
         entry = _Worker(self._next_epoch, now_ns)
         if old is not None:
@@ -318,7 +321,7 @@ class Coordinator:
         return [Send(message.worker, message.epoch, assign)]
 
     def _what_it_missed(self, message: Ready, entry: _Worker) -> list[Command]:
-        """What was said to all while it opened its tasks."""
+        """Messages to all workers that it missed while it opened its tasks."""
         missed: list[ToWorker] = [Drain()] if self.draining else []
         if entry.tail != self.tail:
             entry.tail = self.tail
@@ -334,7 +337,7 @@ class Coordinator:
         return ""
 
     def _bury(self, worker: int, why: str, now_ns: int) -> list[Command]:
-        """Declare a worker's epoch dead, tell the others, and start it anew."""
+        """Declare a worker's epoch dead, tell the others, and start the worker again under a new epoch."""
         entry = self._table[worker]
         first_start = self.phase is Phase.STARTING and entry.state is WorkerState.STARTING
         if first_start and not why.startswith(KILLED):
@@ -385,7 +388,7 @@ class Coordinator:
             self._recover_at_ns = at_ns
 
     def _recover_if_due(self, now_ns: int) -> list[Command]:
-        """Only when every worker is ready and acts on the newest membership."""
+        """Announce recovery, if it is due and every worker is ready and acts on the newest membership."""
         if self._recover_at_ns is None or now_ns < self._recover_at_ns or self.phase is Phase.LEAVING:
             return []
         together = all(
@@ -403,7 +406,7 @@ class Coordinator:
         return [*self._broadcast(Recover(ahead)), *again]
 
     def _reached(self, offsets: Mapping[int, int]) -> None:
-        """Splits are known to have been read as far as this. Whoever reads them next shall not stop before."""
+        """Splits have been read this far. A source that drains must not stop before it."""
         for split, offset in offsets.items():
             self._reach[split] = max(offset, self._reach.get(split, 0))
 
@@ -414,9 +417,10 @@ class Coordinator:
             self._renew_at_ns = at_ns
 
     def _renew_if_due(self, now_ns: int) -> list[Command]:
-        """What was lost with a link may be what two halves of a grouping wait for: they begin anew.
+        """Announce a new version of the membership, so that load-aware groupings start again: what was lost with a link
+        may be what one side of a grouping waits for.
 
-        One version at a time, so that a link that keeps breaking does not keep a recovery from ever being due.
+        One version at a time: a link that keeps breaking must not put off a recovery for ever.
         """
         due = self._renew_at_ns is not None and now_ns >= self._renew_at_ns and self.phase is Phase.RUNNING
         known = all(
@@ -431,23 +435,24 @@ class Coordinator:
             return [*self._stored_state.begin(self._next_epoch)]
         known = {split: self.positions[split].offset for split in message.positions}
         stored = all(offset >= message.positions[split].offset for split, offset in known.items())
-        # A ledger that asks again has not heard the answer, or there is none yet.
+        # A ledger that asks again has not received the answer, or there is none yet.
         return [Send(message.worker, message.epoch, Committed(known))] if stored else []
 
     def _held_back(self, entry: _Worker) -> list[int]:
-        """Splits that have got no further since this worker last died, though something of them is pending.
+        """Splits whose prefix has not moved since this worker last died, although roots of them are pending.
 
-        A tuple that kills a worker holds one back, whatever others do. One that is finished, or has nothing new, is
-        not held back.
+        A tuple that kills its worker holds its split back. A split that is finished, or has nothing new, is not held
+        back.
         """
         quiet, reached = self.quiet, self.reached
         return [split for split, at in entry.at_death.items() if reached[split].offset <= at and split not in quiet]
 
     def _any_moved(self, entry: _Worker) -> bool:
-        """Since this worker last died. That nothing is held back is not progress yet: there may be nothing to do."""
+        """Whether any prefix has moved since this worker last died. That none is held back does not imply it: there may
+        be nothing to do."""
         return any(self.reached[split].offset > at for split, at in entry.at_death.items())
 
-    def _someone_waits_for_commit(self) -> bool:
+    def _a_source_waits_for_commit(self) -> bool:
         return any(source.wants_commit for source in self._sources.values())
 
     # -- the end
@@ -473,10 +478,10 @@ class Coordinator:
             if entry.state is not WorkerState.GONE:
                 entry.state = WorkerState.GONE
                 commands.append(Abandon(worker, entry.epoch, "it did not leave in time"))
-        return [*commands, self._finish()]  # also if the disk has not answered: a run must be able to end
+        return [*commands, self._finish()]  # even if the last Persist is not done: a run must be able to end
 
     def _finish_if_empty(self) -> list[Command]:
-        """When all workers are gone, and nothing is being stored: else a later run could begin before that is there."""
+        """Finish when all workers are gone and nothing is being stored, so that a later run finds all of it."""
         gone = all(entry.state is WorkerState.GONE for entry in self._table.values())
         ends = self.phase is Phase.LEAVING and gone and self._stored_state.under_way is None
         return [self._finish()] if ends else []
@@ -486,11 +491,11 @@ class Coordinator:
         return Finish(self.error)
 
     def _broadcast(self, message: ToWorker) -> list[Command]:
-        """To everybody who can hear it: ready workers, and for the last word also those still opening."""
-        heard = (WorkerState.READY, WorkerState.OPENING) if isinstance(message, Leave) else (WorkerState.READY,)
-        return [Send(worker, entry.epoch, message) for worker, entry in self._table.items() if entry.state in heard]
+        """To all ready workers, and ``Leave`` also to those that are still opening their tasks."""
+        states = (WorkerState.READY, WorkerState.OPENING) if isinstance(message, Leave) else (WorkerState.READY,)
+        return [Send(worker, entry.epoch, message) for worker, entry in self._table.items() if entry.state in states]
 
-    # -- looking in
+    # -- reading its state
 
     def epoch_of(self, worker: int) -> int:
         return self._table[worker].epoch
@@ -507,7 +512,7 @@ class Coordinator:
 
     @property
     def reached(self) -> Mapping[int, Position]:
-        """How far ledgers have told that splits are, stored or not."""
+        """The prefixes that ledgers have reported, stored or not."""
         return self._stored_state.reached
 
     @property

@@ -1,7 +1,7 @@
-"""The driver's half of a sink whose rows end on the driver: each row once, for any number of runs at once.
+"""The driver's side of a sink whose rows end on the driver: it takes each row once, for any number of runs at once.
 
-Entries, epochs and prefixes mean something within one job only: another run of the same topology repeats them all. A
-message therefore names its job, and what one job says changes nothing for another.
+Entries, epochs and prefixes have a meaning within one job only: another run of the same topology repeats them. Each
+message therefore names its job, and the messages of one job change nothing for another.
 """
 
 from __future__ import annotations
@@ -13,50 +13,55 @@ from tailrace.connector import Entry
 from tailrace.errors import Fenced
 
 COMPACT_AT = 4096
-"""Entries of a job; forgetting below this is not worth a pass over them."""
+"""Entries of a job. With fewer it is not worth a pass over them to forget some."""
 
 
-class Place(NamedTuple):
-    """Who sends a message: one epoch of one sink task."""
+class SinkTask(NamedTuple):
+    """One epoch of one sink task: the sender of a message."""
 
     job_id: str
     operator: str
     task: int
     epoch: int
-    first_epoch: int  # of its run: lower ones belong to earlier runs of the job
+    first_epoch: int  # of its run; lower epochs belong to earlier runs of the job
 
 
 class DriverRows:
-    """Law: a row whose entry was committed is never given again, and a lower epoch of its job commits nothing."""
+    """Passes the committed rows of all jobs on.
+
+    Law: a row whose entry was committed is never passed on again, and a lower epoch of its job commits nothing.
+    """
 
     def __init__(self, give: Callable[[Any], None]) -> None:
         self._give = give
         self._jobs: dict[str, _Job] = {}
 
-    def commit(self, place: Place, rows: Sequence[Any], entries: Sequence[Entry], prefixes: Mapping[str, int]) -> None:
-        """Take all of it or nothing."""
+    def commit(
+        self, sender: SinkTask, rows: Sequence[Any], entries: Sequence[Entry], prefixes: Mapping[str, int]
+    ) -> None:
+        """Commit all rows and entries, or none. Raises ``Fenced`` if a higher epoch has taken over."""
         if rows and len(rows) != len(entries):
             raise ValueError(
                 f"commit needs one entry per row: rows={len(rows)} entries={len(entries)}, was one skipped?"
             )
-        job = self._job_of(place)
-        job.admit(place)
+        job = self._job_of(sender)
+        job.admit(sender)
         for row in job.take(rows, entries):
             self._give(row)
         job.forget(prefixes)
 
-    def recover(self, place: Place, prefixes: Mapping[str, int]) -> list[Entry]:
-        """Shut out lower epochs, and return what is committed at or above the prefixes, by any task."""
-        job = self._job_of(place)
-        job.admit(place)
+    def recover(self, sender: SinkTask, prefixes: Mapping[str, int]) -> list[Entry]:
+        """Shut out lower epochs, and return the entries at or above the prefixes, of any task."""
+        job = self._job_of(sender)
+        job.admit(sender)
         return sorted(entry for entry in job.entries if entry.offset >= prefixes.get(entry.split, 0))
 
-    def _job_of(self, place: Place) -> _Job:
-        return self._jobs.setdefault(place.job_id, _Job())
+    def _job_of(self, sender: SinkTask) -> _Job:
+        return self._jobs.setdefault(sender.job_id, _Job())
 
 
 class _Job:
-    """What is known of one job."""
+    """The entries, epochs and prefixes of one job."""
 
     def __init__(self) -> None:
         self.entries: set[Entry] = set()
@@ -65,19 +70,19 @@ class _Job:
         self._prefixes: dict[str, int] = {}
         self._compact_at = COMPACT_AT
 
-    def admit(self, place: Place) -> None:
-        where = (place.operator, place.task)
+    def admit(self, sender: SinkTask) -> None:
+        where = (sender.operator, sender.task)
         newest = max(self._epochs.get(where, 0), self._first_epoch)
-        if place.epoch < newest:
+        if sender.epoch < newest:
             raise Fenced(
-                f"a higher epoch has taken over: task={place.task} epoch={place.epoch} found={newest}, "
+                f"a higher epoch has taken over: task={sender.task} epoch={sender.epoch} found={newest}, "
                 "was this worker declared dead?"
             )
-        self._epochs[where] = place.epoch
-        self._first_epoch = max(place.first_epoch, self._first_epoch)
+        self._epochs[where] = sender.epoch
+        self._first_epoch = max(sender.first_epoch, self._first_epoch)
 
     def take(self, rows: Sequence[Any], entries: Sequence[Entry]) -> list[Any]:
-        """The rows that are new."""
+        """Add the entries, and return the rows that are new."""
         known = self.entries
         new = [row for row, entry in zip(rows, entries, strict=False) if entry not in known]
         known.update(entries)

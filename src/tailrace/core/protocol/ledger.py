@@ -1,6 +1,6 @@
 """The ledger knows which roots are pending, and is the only one that decides that a root is done.
 
-It lives with the source task that owns the roots. Every emission of a root, the first as well as each replay, is an
+It lives with the source task that owns the roots. Every emission of a root, the first, a hedge or a re-emission, is an
 incarnation with registers of its own: one for *complete*, one for *durable*. A register starts as the exclusive or
 of the ack ids that the emission sent out; every task that processes a bundle returns the id it received exclusive-or
 the ids it sent; so the register is zero when, and only when, everything was processed. Ack ids are random for every
@@ -42,12 +42,12 @@ class Root:
         self.offset = offset
         self.value = value
         self.due_ns = due_ns
-        self.emitted_ns = 0  # of the newest incarnation, hedges aside
+        self.emitted_ns = 0  # when the newest incarnation was emitted, hedges aside
         self.complete_ns = 0  # 0 until complete
         self.durable = False
         self.hedges = 0
-        self.timeouts = 0  # how often the backstop has struck
-        self.emissions: list[int] = []  # emission numbers, one an incarnation
+        self.timeouts = 0  # how often the backstop has re-emitted it
+        self.emissions: list[int] = []  # the emission number of each incarnation
 
 
 class _Registers:
@@ -57,27 +57,26 @@ class _Registers:
         self.root = root
         self.complete = 0
         self.durable = 0
-        self.last_ns = 0  # of the acks that came, the time of the latest: they come in any order
+        self.last_ns = 0  # the latest time of its acks, which come in any order
 
 
 @dataclass(frozen=True)
 class LedgerLimits:
-    """How far a ledger may go."""
+    """The limits of a ledger."""
 
-    max_pending: int  # bounds the span from the committed prefix to the newest emission
-    recovery_timeout_ns: int  # the backstop, for a loss that nobody noticed
+    max_pending: int  # the most roots from the committed prefix to the newest emission
+    recovery_timeout_ns: int  # of the backstop, for losses that went unnoticed
 
 
 SLOW_FACTOR = 3
 """The backstop waits at least this many times the longest recent latency: a long queue is not a loss."""
 
-
 MOST_DOUBLINGS = 6
-"""How often the backstop doubles its patience."""
+"""How often the backstop doubles its timeout at most."""
 
 
 class Ledger:
-    """Roots of the splits that one source task reads."""
+    """The pending roots of the splits that one source task reads."""
 
     def __init__(self, starts: dict[int, int], limits: LedgerLimits, rng: Random) -> None:
         self._limits = limits
@@ -86,20 +85,18 @@ class Ledger:
         self._spans: dict[int, deque[Root]] = {split: deque() for split in starts}
         self._prefix: dict[int, int] = dict(starts)
         self._committed: dict[int, int] = dict(starts)
-        self._below: dict[int, Any] = {}  # the newest value below each prefix, for the check of repeatability
+        self._below: dict[int, Any] = {}  # the newest value below each prefix; a restart checks that it is repeated
         self._pending = 0  # roots above the prefixes
         self._span = 0  # roots above the committed prefixes
-        self.not_durable = 0  # roots that are not, above the prefixes
-        self._uncommitted: dict[int, deque[int]] = {split: deque() for split in starts}  # offsets below, not committed
+        self.not_durable = 0  # roots that are not durable
+        self._uncommitted: dict[int, deque[int]] = {split: deque() for split in starts}  # offsets below the prefix
         self._slowest_ns = 0
-        self._strikes = 0  # of the backstop, since nothing was late
+        self._strikes = 0  # how often the backstop has re-emitted roots since none was late
         self.complete_latency = Histogram()
         self.durable_latency = Histogram()
         self.reemitted = 0
-        self.observer: Callable[[Root, int], None] | None = (
-            None  # called with what completes, and which emission did it
-        )
-        self.on_complete: Callable[[Root, int], None] | None = None  # called with what completes, and when
+        self.observer: Callable[[Root, int], None] | None = None  # called with a complete root and the emission
+        self.on_complete: Callable[[Root, int], None] | None = None  # called with a complete root and the time
 
     # -- emitting
 
@@ -112,8 +109,8 @@ class Ledger:
     def span(self) -> int:
         """Roots from the committed prefix to the newest emission.
 
-        Not from the prefix that the ledger itself has reached: a ledger that is cut off from the coordinator must stop
-        where its successor, who starts from what was committed, will get to.
+        It does not start at the prefix that the ledger itself has reached: a ledger that is cut off from the
+        coordinator must not get further than its successor may, which starts from the committed prefix.
         """
         return self._span
 
@@ -123,7 +120,7 @@ class Ledger:
         return self._pending
 
     def admit(self, split: int, offset: int, value: Any, due_ns: int) -> Root:
-        """Take a root that the source has just read. Its first emission follows."""
+        """Take a root that the source has just read. The caller must ``emit`` it next."""
         root = Root(split, offset, value, due_ns)
         self._spans[split].append(root)
         self._pending += 1
@@ -132,7 +129,7 @@ class Ledger:
         return root
 
     def emit(self, root: Root, now_ns: int) -> int:
-        """A new incarnation of a root. Returns its emission number; ``arm`` must follow."""
+        """Begin a new incarnation of a root. Returns its emission number. The caller must ``arm`` it next."""
         emission = self._next_emission
         self._next_emission = next_emission(emission)
         self._live[emission] = _Registers(root)
@@ -143,9 +140,10 @@ class Ledger:
         return emission
 
     def hedge(self, root: Root) -> int:
-        """Another incarnation, which races the newest ones. Returns its emission number; ``arm`` must follow.
+        """Begin a hedge, which races the newest incarnation. Returns its emission number. The caller must ``arm`` it
+        next.
 
-        For all that recovery has to decide it does not exist.
+        Recovery takes no notice of hedges.
         """
         assert root.hedges < MOST_HEDGES, f"a root is hedged too often: split={root.split} offset={root.offset}"
         emission = hedge_of(root.emissions[-1])
@@ -155,7 +153,7 @@ class Ledger:
         return emission
 
     def arm(self, emission: int, ids: int, now_ns: int) -> None:
-        """The emission has sent out bundles with these ack ids, exclusive-ored."""
+        """The emission has sent out bundles. ``ids``: the exclusive or of their ack ids."""
         registers = self._live.get(emission)
         if registers is not None:
             registers.complete ^= ids
@@ -168,7 +166,7 @@ class Ledger:
     # -- acknowledging
 
     def apply_both(self, fold: Fold, now_ns: int) -> None:
-        """``now_ns``: when what these acks tell of was done."""
+        """Apply acks that count for both marks. ``now_ns``: when the work that they acknowledge was done."""
         live = self._live
         for emission, ids in fold.items():
             registers = live.get(emission)
@@ -181,6 +179,7 @@ class Ledger:
                     self._finish(registers)
 
     def apply_complete(self, fold: Fold, now_ns: int) -> None:
+        """The same for acks that count for *complete* only."""
         for emission, ids in fold.items():
             registers = self._live.get(emission)
             if registers is not None:
@@ -190,6 +189,7 @@ class Ledger:
                     self._complete(registers.root, registers.last_ns)
 
     def apply_durable(self, fold: Fold, now_ns: int) -> None:
+        """The same for acks that count for *durable* only."""
         for emission, ids in fold.items():
             registers = self._live.get(emission)
             if registers is not None:
@@ -213,11 +213,11 @@ class Ledger:
                 self.on_complete(root, now_ns)
             latency_ns = max(0, now_ns - root.due_ns)
             self.complete_latency.record(latency_ns)
-            if len(root.emissions) - root.hedges == 1:  # a loss says nothing of how long work takes
+            if len(root.emissions) - root.hedges == 1:  # with a re-emission, the latency shows a loss, not the work
                 self._slowest_ns = max(latency_ns, self._slowest_ns - (self._slowest_ns >> 10))
 
     def completed_by(self, root: Root) -> int:
-        """The incarnation of which everything was processed."""
+        """The emission number of the incarnation that was complete first."""
         live = self._live
         return next(one for one in root.emissions if not (live[one].complete and live[one].durable))
 
@@ -245,7 +245,7 @@ class Ledger:
     # -- committing
 
     def uncommitted(self) -> dict[int, tuple[int, Any]]:
-        """Prefixes that moved since the last commit, each with the value just below it."""
+        """The prefixes that have moved since the last commit, each with the value just below it."""
         return {
             split: (offset, self._below[split])
             for split, offset in self._prefix.items()
@@ -254,11 +254,11 @@ class Ledger:
 
     @property
     def moved(self) -> bool:
-        """Whether some prefix is ahead of what was committed."""
+        """Whether a prefix is ahead of the committed one."""
         return self._prefix != self._committed
 
     def committed(self, split: int, offset: int) -> None:
-        """The coordinator has put this prefix where a restart will find it."""
+        """The coordinator has stored this prefix, so that a restart will begin there."""
         if split in self._committed and offset > self._committed[split]:
             self._committed[split] = offset
             waiting = self._uncommitted[split]
@@ -279,34 +279,34 @@ class Ledger:
 
     @property
     def settled(self) -> bool:
-        """Nothing pending, and all of it committed."""
+        """Whether no root is pending, and all prefixes are committed."""
         return not self._pending and self._prefix == self._committed
 
     @property
     def waits_for_commit(self) -> bool:
-        """The oldest root of some split has been processed, but no sink has committed it yet."""
+        """Whether the oldest root of a split is complete, and only waits for sinks to commit."""
         return any(span and span[0].complete_ns for span in self._spans.values())
 
     # -- recovering
 
     def unfinished(self) -> list[Root]:
-        """Every root that is not durable, in the order of emission: what recovery re-emits."""
+        """Every root that is not durable, in the order of emission. Recovery re-emits them."""
         return [root for span in self._spans.values() for root in span if not root.durable]
 
     def overdue(self, now_ns: int) -> list[Root]:
-        """Roots that wait so long that something must have been lost unnoticed.
+        """The backstop: roots that have waited so long that something must have been lost unnoticed.
 
-        It doubles its patience with each root each time, and with all of them as long as some are late: where a task
-        does not return from a call nothing was lost, and what is emitted again only adds to what waits for it.
+        The timeout doubles for a root each time, and for all roots as long as some are late. Where a task does not
+        return from a call, nothing was lost, and re-emitted roots only add to what waits for it.
         """
-        patience_ns = max(self._limits.recovery_timeout_ns, SLOW_FACTOR * self._slowest_ns)
-        late = [root for root in self.unfinished() if now_ns - root.emitted_ns > patience_ns]
+        timeout_ns = max(self._limits.recovery_timeout_ns, SLOW_FACTOR * self._slowest_ns)
+        late = [root for root in self.unfinished() if now_ns - root.emitted_ns > timeout_ns]
         if not late:
             self._strikes = 0
         found = [
             root
             for root in late
-            if now_ns - root.emitted_ns > patience_ns << min(max(root.timeouts, self._strikes), MOST_DOUBLINGS)
+            if now_ns - root.emitted_ns > timeout_ns << min(max(root.timeouts, self._strikes), MOST_DOUBLINGS)
         ]
         for root in found:
             root.timeouts += 1

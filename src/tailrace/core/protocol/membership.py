@@ -1,8 +1,8 @@
-"""A worker's view of the others: whom it may talk to, and whose frames it refuses.
+"""A worker's view of the others: which it may send to, and whose frames it refuses.
 
-A frame is refused when it comes from an epoch lower than the worker knows for its sender (a host that was cut off
-may come back to life), when it is meant for another epoch of the receiver, and when its number on its link is not
-higher than the last one's (it is a copy, or late). A number that skips one means that a frame was lost.
+A frame is refused if it comes from a lower epoch than the worker knows for its sender (a host that was cut off may come
+back), if it is for another epoch of the receiver, or if its number on its link is not higher than the last one (it is a
+copy, or late). A number that skips one means that a frame was lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ACCEPT_AFTER_LOSS = 2
 
 
 class Membership:
-    """Who counts, as far as one worker knows."""
+    """The members that one worker knows, and the lowest epoch that counts of each worker."""
 
     def __init__(self, worker: int, epoch: int) -> None:
         self.worker = worker
@@ -38,11 +38,11 @@ class Membership:
 
     @property
     def replaced(self) -> bool:
-        """Someone else runs under this worker's number now."""
+        """Whether another process runs under this worker's number now."""
         return self._lowest.get(self.worker, 0) > self.epoch
 
     def counts(self, worker: int, epoch: int) -> bool:
-        """Whether what comes from this epoch of a worker is to be taken."""
+        """Whether frames from this epoch of a worker are accepted."""
         return epoch >= self._lowest.get(worker, 0)
 
     def member(self, worker: int) -> Member | None:
@@ -50,7 +50,7 @@ class Membership:
 
 
 class LinkSequence:
-    """Numbers of the frames on one link, as its receiver sees them."""
+    """Checks the numbers of the frames on one link, at its receiving end."""
 
     __slots__ = ("_last",)
 

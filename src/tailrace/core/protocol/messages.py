@@ -1,4 +1,4 @@
-"""What workers and the coordinator tell each other. Every message of a worker carries its epoch."""
+"""The messages between workers and the coordinator. Every message of a worker carries its epoch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Member:
-    """A worker that others may talk to."""
+    """A worker that others may connect to."""
 
     epoch: int
     address: Address
@@ -36,7 +36,7 @@ class Registered:
 
 @dataclass(frozen=True)
 class Ready:
-    """All tasks are open; sinks have shut out lower epochs and read back their lineages."""
+    """All tasks are open. Sinks have shut out lower epochs and read back their lineages."""
 
     worker: int
     epoch: int
@@ -44,12 +44,12 @@ class Ready:
 
 @dataclass(frozen=True)
 class Applied:
-    """The worker acts on this version of the membership, and has seen roots of splits as far as this."""
+    """The worker acts on this version of the membership. ``seen``: how far roots of each split have reached it."""
 
     worker: int
     epoch: int
     version: int
-    seen: Mapping[int, int] = field(default_factory=dict)  # by split index: the offset behind the furthest
+    seen: Mapping[int, int] = field(default_factory=dict)  # by split index: the offset after the furthest root
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class LinkLost:
 
     worker: int
     epoch: int
-    peer: int  # with whom
+    peer: int  # the other worker
     peer_epoch: int
 
 
 @dataclass(frozen=True)
 class Renew:
-    """Something was lost that the halves of a load-aware grouping may wait for. They shall begin anew, everywhere."""
+    """Something was lost that one side of a load-aware grouping may wait for. All of them must start again."""
 
     worker: int
     epoch: int
@@ -72,7 +72,7 @@ class Renew:
 
 @dataclass(frozen=True)
 class Position:
-    """A prefix: every offset below it is durable. ``last`` is a fingerprint of the record just below."""
+    """A prefix: every root below ``offset`` is durable. ``last``: a fingerprint of the record just below it."""
 
     offset: int
     last: bytes | None
@@ -90,20 +90,22 @@ class Prefixes:
 
 @dataclass(frozen=True)
 class SourceReport:
-    """What a source task waits for."""
+    """The state of a source task has changed."""
 
     worker: int
     epoch: int
     task: int
     settled: bool  # it will read no more, and all it has read is durable and committed
     wants_commit: bool  # it can go no further until sinks commit
-    quiet: frozenset[int] = frozenset()  # splits of which nothing is pending: finished, or with nothing new
-    reach: Mapping[int, int] = field(default_factory=dict)  # by split: the offset behind the newest root, if it is news
+    quiet: frozenset[int] = frozenset()  # splits without pending roots: finished, or with nothing new
+    reach: Mapping[int, int] = field(
+        default_factory=dict
+    )  # by split: the offset after the newest root, where it is new
 
 
 @dataclass(frozen=True)
 class Passed:
-    """All that a source task could read when it heard of a barrier is durable and committed."""
+    """All that a source task could read when it got a barrier is durable and committed."""
 
     worker: int
     epoch: int
@@ -121,7 +123,7 @@ class Alive:
 
 @dataclass(frozen=True)
 class Failed:
-    """A task cannot go on, and a restart would not help."""
+    """A task has failed, and a restart would not help."""
 
     worker: int
     epoch: int
@@ -136,7 +138,7 @@ FromWorker = Registered | Ready | Applied | LinkLost | Renew | Prefixes | Source
 
 @dataclass(frozen=True)
 class Assign:
-    """Open these tasks: where sources begin, and what sinks need not remember."""
+    """Open the tasks of this worker. ``starts``: where sources begin, and below which sinks need no memory."""
 
     starts: Mapping[int, Position]  # by split index
     draining: bool
@@ -145,21 +147,21 @@ class Assign:
 
 @dataclass(frozen=True)
 class Members:
-    """Who may be talked to. Whatever comes from a lower epoch of a worker is refused.
+    """The workers that may be connected to. Frames from lower epochs than these are refused.
 
-    With each version the halves of load-aware groupings begin anew, also if the members are the same.
+    With each version load-aware groupings start again, also if the members are the same.
     """
 
     version: int
     members: Mapping[int, Member]
-    epochs: Mapping[int, int]  # the lowest epoch that counts, for every worker, absent ones too
+    epochs: Mapping[int, int]  # the lowest epoch that counts of every worker, also of those that are not there
 
 
 @dataclass(frozen=True)
 class Recover:
-    """Everybody acts on the present membership: sources emit again whatever is pending, then go on.
+    """All workers act on the present membership: sources re-emit all pending roots, then go on.
 
-    ``reach`` is how far splits are known to have been read, by whomever: a source that drains reads as far.
+    ``reach``: how far splits have been read, by any epoch. A source that drains must read that far.
     """
 
     reach: Mapping[int, int] = field(default_factory=dict)  # by split, where it is above the prefix
@@ -167,26 +169,26 @@ class Recover:
 
 @dataclass(frozen=True)
 class Committed:
-    """These prefixes are where a restart will find them."""
+    """These prefixes are stored: a restart will begin there."""
 
     offsets: Mapping[int, int]
 
 
 @dataclass(frozen=True)
 class Flush:
-    """Sinks commit what they have."""
+    """Sinks must commit what they have."""
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """Sources say when all that they can read now is durable."""
+    """Sources must report when all that they can read now is durable."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Drain:
-    """Sources read no more."""
+    """Sources must read no more."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ class Techniques:
 
 @dataclass(frozen=True)
 class Leave:
-    """Close all tasks and exit."""
+    """Workers must close all tasks and exit."""
 
     reason: str
 
@@ -206,7 +208,7 @@ class Leave:
 ToWorker = Assign | Members | Recover | Committed | Flush | Barrier | Drain | Techniques | Load | Leave
 
 
-# -- what the coordinator's host is told to do
+# -- commands of the coordinator to its host
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ class StartWorker:
 
 @dataclass(frozen=True)
 class Abandon:
-    """This epoch is dead to us, whether or not its process is."""
+    """This epoch is declared dead, whether or not its process is."""
 
     worker: int
     epoch: int
@@ -233,7 +235,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Persist:
-    """Store this, and say so when it is done. There is one under way at most."""
+    """Store this, then call ``stored`` or ``not_stored``. At most one is under way."""
 
     positions: Mapping[int, Position]
     next_epoch: int  # no later run may use an epoch below it

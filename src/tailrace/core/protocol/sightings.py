@@ -1,8 +1,9 @@
-"""How far roots have been seen in this worker, so that a drain can tell how far a source that died has got.
+"""Sightings: how far the roots of each split have been seen in this worker.
 
-A worker notes what comes to it from others, and what its sinks have read back of their predecessors. It says so with
-every membership that it acts on: from then on nothing comes from those who are out. So when all have said it, whatever
-a dead source has sent to anybody is known, and whatever nobody knows of has died with it.
+A drain needs them to know how far a source task that died had read. A worker records what comes from other workers, and
+what its sinks have read back of their predecessors. It reports that with every version of the membership that it acts
+on: from then on nothing comes from workers that are out. When all workers have reported, everything that a dead source
+has sent to any worker is known, and anything else was lost with it.
 """
 
 from __future__ import annotations
@@ -16,26 +17,28 @@ from tailrace.core.protocol.sink_log import Mark
 
 
 class Sightings:
-    """By split, the offset behind the furthest root that was seen."""
+    """By split, the offset after the furthest root that was seen."""
 
     def __init__(self, guard: AbstractContextManager[Any] | None = None) -> None:
-        self._guard = nullcontext() if guard is None else guard  # several threads take in bundles
-        self._behind: dict[int, int] = {}
+        self._guard = (
+            nullcontext() if guard is None else guard
+        )  # held during each call: several threads take in bundles
+        self._reach: dict[int, int] = {}
 
     def came(self, bundles: Sequence[Any]) -> None:
-        """Bundles have come, perhaps with notes in between."""
-        behind = self._behind
+        """Bundles have come from another worker. There may be feedback messages among them."""
+        reach = self._reach
         with self._guard:
             for bundle in bundles:
-                if bundle[EMISSION] != FEEDBACK and bundle[OFFSET] >= behind.get(bundle[SPLIT], 0):
-                    behind[bundle[SPLIT]] = bundle[OFFSET] + 1
+                if bundle[EMISSION] != FEEDBACK and bundle[OFFSET] >= reach.get(bundle[SPLIT], 0):
+                    reach[bundle[SPLIT]] = bundle[OFFSET] + 1
 
     def read_back(self, marks: Iterable[Mark]) -> None:
-        """A sink's task has found these committed by its predecessors."""
+        """A sink task has found these committed by its predecessors."""
         with self._guard:
             for split, offset, _ in marks:
-                self._behind[split] = max(offset + 1, self._behind.get(split, 0))
+                self._reach[split] = max(offset + 1, self._reach.get(split, 0))
 
     def so_far(self) -> dict[int, int]:
         with self._guard:
-            return dict(self._behind)
+            return dict(self._reach)

@@ -1,8 +1,8 @@
-"""A committing sink shows each tuple once: what it knows a tuple by is its root, split and offset, and its lineage.
+"""The log of a committing sink, by which it writes each tuple once. It knows a tuple by split, offset and lineage.
 
-Its log remembers the tuples it has taken for roots at or above the prefix. Below the prefix it needs no memory: every
-root there is durable at every sink, so whatever arrives is a duplicate. A duplicate of something not yet committed
-becomes durable only together with the first copy.
+The log remembers the tuples that it has written for roots at or above the prefix. Below the prefix it needs no memory:
+every root there is durable at every sink, so all that arrives is a duplicate. A duplicate of a tuple that is not
+committed yet becomes durable only together with the first copy.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ DUPLICATE_PENDING = 1
 DUPLICATE_DURABLE = 2
 
 PRUNE_AT_LEAST = 1024
-"""Entries by which the log must have doubled before it is worth looking for some to forget."""
+"""The log is pruned when it has doubled, and has grown by at least this many entries."""
 
 Mark = tuple[int, int, int]
 """(split index, offset, lineage)"""
 
 
 class SinkLog:
-    """What one task of a committing sink remembers."""
+    """The tuples that one task of a committing sink has written."""
 
     def __init__(self, prefixes: dict[int, int], recovered: Iterable[Mark]) -> None:
         self._prefix = dict(prefixes)
-        self._open: dict[Mark, None] = {}  # written but not committed, in this order
+        self._open: dict[Mark, None] = {}  # written but not committed, in the order of writing
         self._durable = {mark for mark in recovered if mark[1] >= self._prefix.get(mark[0], 0)}
         self._prune_at = 2 * len(self._durable) + PRUNE_AT_LEAST
 
     def admit(self, split: int, offset: int, lineage: int) -> int:
-        """What to do with a tuple: WRITE, or drop it as one or the other DUPLICATE."""
+        """What to do with a tuple: WRITE it, or drop it as DUPLICATE_PENDING or DUPLICATE_DURABLE."""
         mark = (split, offset, lineage)
         if offset < self._prefix.get(split, 0) or mark in self._durable:
             return DUPLICATE_DURABLE
@@ -42,11 +42,11 @@ class SinkLog:
 
     @property
     def open_marks(self) -> list[Mark]:
-        """What the next commit will hold, in the order of writing."""
+        """The tuples of the next commit, in the order of writing."""
         return list(self._open)
 
     def committed(self) -> None:
-        """All that was written so far is durable."""
+        """All tuples written so far are durable."""
         self._durable.update(self._open)
         self._open.clear()
         if len(self._durable) > self._prune_at:

@@ -1,7 +1,7 @@
-"""What a later run will find: prefixes and used epochs, stored together, one write at a time.
+"""The state that a later run begins from: prefixes and the epochs in use, stored together, one write at a time.
 
-A write may take milliseconds or seconds, and decisions do not wait for it. What moves meanwhile is gathered for the
-next one. What is told to workers is exactly what a finished write held, never what has moved since it began.
+A write may take milliseconds or seconds, and decisions do not wait for it. Prefixes that move meanwhile go into the
+next write. Workers are told exactly the prefixes of a finished write, never those that have moved since it began.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from tailrace.core.protocol.messages import Persist, Position
 
 
 class StoredState:
-    """``positions`` are where a restart will find them; ``reached`` is how far ledgers have got, stored or not."""
+    """``positions`` are the stored prefixes. ``reached`` are those that ledgers have reported, stored or not."""
 
     def __init__(self, positions: dict[int, Position], next_epoch: int) -> None:
         self.positions = positions
         self.reached = dict(positions)
-        self.next_epoch = next_epoch  # as stored: no later run uses an epoch below it
+        self.next_epoch = next_epoch  # as stored: no later run uses a lower epoch
         self.under_way: Persist | None = None
-        self._moved: set[int] = set()  # since the last write began
-        self._told: set[int] = set()  # to be told once the write under way is done
+        self._moved: set[int] = set()  # splits whose prefix has moved since the last write began
+        self._writing: set[int] = set()  # splits whose prefix moves with the write under way
         self._broken = False
 
     def reach(self, positions: Mapping[int, Position]) -> bool:
-        """Ledgers say how far they are. Whether any of it is news."""
+        """Ledgers have reported these prefixes. Returns whether any has moved."""
         moved = {split: one for split, one in positions.items() if one.offset > self.reached[split].offset}
         self.reached.update(moved)
         self._moved.update(moved)
@@ -35,7 +35,7 @@ class StoredState:
         if self._broken or self.under_way is not None or not (self._moved or next_epoch > self.next_epoch):
             return []
         self.under_way = Persist(dict(self.reached), next_epoch)
-        self._told, self._moved = self._moved, set()
+        self._writing, self._moved = self._moved, set()
         return [self.under_way]
 
     def done(self) -> dict[int, int]:
@@ -43,7 +43,7 @@ class StoredState:
         written, self.under_way = self.under_way, None
         assert written is not None, "nothing was being stored"
         self.next_epoch = written.next_epoch
-        moved = {split: written.positions[split] for split in sorted(self._told)}
+        moved = {split: written.positions[split] for split in sorted(self._writing)}
         self.positions.update(moved)
         return {split: position.offset for split, position in moved.items()}
 

@@ -1,4 +1,4 @@
-"""A worker's life: it registers, opens its tasks, acts on memberships, and leaves when it is told or replaced."""
+"""The life of a worker: it registers, opens its tasks, acts on memberships, and exits when it is told or replaced."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Life(Enum):
 
 @dataclass(frozen=True)
 class OpenTasks:
-    """Open all tasks that are at home here; call ``opened`` when done."""
+    """Open all tasks of this worker, then call ``opened``."""
 
     assign: Assign
 
 
 @dataclass(frozen=True)
 class CloseLinks:
-    """Links with lower epochs of these workers are dead: drop them, and connect to the new ones."""
+    """Close the links with lower epochs of these workers, and connect to the new ones."""
 
     workers: frozenset[int]
 
@@ -40,7 +40,7 @@ class TellTasks:
 
 @dataclass(frozen=True)
 class Reply:
-    """Say this to the coordinator."""
+    """Send this message to the coordinator."""
 
     message: FromWorker
 
@@ -54,7 +54,7 @@ WorkerCommand = OpenTasks | CloseLinks | TellTasks | Reply | Exit
 
 
 class Worker:
-    """Pure: ``handle`` returns what follows from a message of the coordinator, in order."""
+    """The decisions of a worker. Pure: ``handle`` and the other events return the commands that follow, in order."""
 
     def __init__(self, worker: int, epoch: int, sightings: Sightings | None = None) -> None:
         self.worker = worker
@@ -86,9 +86,9 @@ class Worker:
         return [Reply(Ready(self.worker, self.epoch))]
 
     def lost_link(self, peer: int, epoch: int) -> list[WorkerCommand]:
-        """A link with this epoch of another worker has broken, or skipped a frame. For any thread.
+        """A link with this epoch of another worker has broken, or skipped a frame. Any thread may call this.
 
-        If the epoch has been replaced meanwhile, recovery from its death emits again what was lost.
+        If the epoch has been replaced meanwhile, recovery from its death re-emits what was lost.
         """
         if not self.membership.counts(peer, epoch):
             return []

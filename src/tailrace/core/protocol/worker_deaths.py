@@ -1,4 +1,4 @@
-"""What to say of a worker that keeps dying: what runs there, what it may have died of, and what to look at first."""
+"""The error message about a worker that keeps dying: what runs there, the likely cause, and what to look at first."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 TOO_LATE = "it did not start in time"
 SILENCE = "no sign of life"
-BROKEN_LINE = "its connection broke"
+BROKEN_CONNECTION = "its connection broke"
 KILLED = "killed by signal"
-"""How a reason begins that says nothing of whether the next process will do better."""
+"""How the reason begins if a process was killed. The next process may well live, also at the first start."""
 
 _CAUSES = {
     TOO_LATE: "are there enough free slots, and can it reach the driver?",
     SILENCE: "does a function hold the interpreter for longer than heartbeat_timeout_s?",
-    BROKEN_LINE: "does something else use its port, or was a message too large?",
+    BROKEN_CONNECTION: "does something else use its port, or was a message too large?",
     "exit code 4": "does another run write to the same output?",  # a sink was fenced
-    "exit code 5": "can it reach the driver?",  # it has heard nothing of it for long, or could not tell it anything
+    "exit code 5": "can it reach the driver?",  # it got no messages of the driver for long, or could not send any
     "its connection ended": "does a tuple crash it, or is the way to the driver cut?",
 }
 _A_TUPLE = "does a tuple crash it?"
@@ -25,9 +25,10 @@ MOST_NAMED = 3
 def keeps_dying(
     worker: int, deaths: int, why: str, operators: Sequence[str], held_back: Sequence[tuple[str, int]]
 ) -> str:
-    """``held_back``: splits that have not moved since, each with the offset of the record that is to be durable next.
+    """The text of the error.
 
-    A tuple that kills its worker is one of these, or comes of one.
+    ``held_back``: the splits whose prefix has not moved since, each with the offset of the record that must be durable
+    next. A tuple that kills its worker is one of these records, or was made of one.
     """
     cause = next((cause for start, cause in _CAUSES.items() if why.startswith(start)), _A_TUPLE)
     words = [f"a worker keeps dying: worker={worker} deaths={deaths} last={why!r}"]

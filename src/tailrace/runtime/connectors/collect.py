@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import CommittingWriter, Entry, SinkContext
-from tailrace.core.protocol.driver_rows import DriverRows, Place
+from tailrace.core.protocol.driver_rows import DriverRows, SinkTask
 from tailrace.errors import OptionError
 
 _COMMIT_EVERY_NS = 20 * MILLISECOND_NS  # short enough to look immediate in a notebook
@@ -37,7 +37,7 @@ class ListSink(Generic[T]):
     def on_message(self, task: int, epoch: int, message: Any) -> Any:
         """Take one message of a task. Several operators, and several runs at once, may share one list."""
         job_id, operator, first_epoch, kind, *rest = message
-        place = Place(job_id, operator, task, epoch, first_epoch)
+        place = SinkTask(job_id, operator, task, epoch, first_epoch)
         with self._lock:
             return self._rows.commit(place, *rest) if kind == "commit" else self._rows.recover(place, *rest)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tailrace.core.protocol.worker_deaths import BROKEN_LINE
+from tailrace.core.protocol.worker_deaths import BROKEN_CONNECTION
 from tailrace.errors import ProtocolError
 from tailrace.runtime.links.acceptor import Acceptor, Serve
 from tailrace.runtime.links.auth import Contact, accept, answer
@@ -149,7 +149,7 @@ class WorkerConnections:
             for message in control.receive():
                 self._on_message(worker, epoch, message)
         except ProtocolError as error:
-            why = f"{BROKEN_LINE}: {error}"
+            why = f"{BROKEN_CONNECTION}: {error}"
         except Exception as error:
             self._unreadable(worker, error)
         self._connections.pop((worker, epoch), None)

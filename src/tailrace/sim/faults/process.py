@@ -17,7 +17,7 @@ from tailrace.core.plan.node_groups import NodeGroup, node_group_of
 from tailrace.core.plan.plan import SplitPlan
 from tailrace.core.protocol.acks import Fold
 from tailrace.core.protocol.coordinator import Coordinator
-from tailrace.core.protocol.driver_rows import Place
+from tailrace.core.protocol.driver_rows import SinkTask
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.membership import ACCEPT_AFTER_LOSS, REFUSE, LinkSequence
 from tailrace.core.protocol.messages import (
@@ -359,7 +359,7 @@ class SimWorker:
 
     def writer(self, sink: str, task: int) -> Writer:
         store, crash = self.cluster.store, self.cluster.maybe_crash(self)
-        place = Place("job", sink, task, self.epoch, self.first_epoch)
+        place = SinkTask("job", sink, task, self.epoch, self.first_epoch)
         if store.on_driver:
             return DriverWriter(store.half(sink), place, crash, lambda: self.cluster.hears(self))
         return StoreWriter(store, place, crash)

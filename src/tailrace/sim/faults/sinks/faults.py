@@ -13,7 +13,7 @@ from random import Random
 
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import Entry
-from tailrace.core.protocol.driver_rows import Place
+from tailrace.core.protocol.driver_rows import SinkTask
 from tailrace.sim.faults.cluster import MAX_RESTARTS, Cluster
 from tailrace.sim.faults.topologies import Case, Row
 
@@ -71,7 +71,7 @@ class OtherRun:
         rows = [self._row(offset) for offset in range(self.times)]
         for sink in self._sinks:
             half = self._cluster.store.half(sink)
-            place = Place(JOB, sink, 0, self.times, 1)
+            place = SinkTask(JOB, sink, 0, self.times, 1)
             half.recover(place, {})
             half.commit(place, rows, entries, {})
 

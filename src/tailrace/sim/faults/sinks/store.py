@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from tailrace.connector import Entry
-from tailrace.core.protocol.driver_rows import DriverRows, Place
+from tailrace.core.protocol.driver_rows import DriverRows, SinkTask
 from tailrace.errors import Fenced
 from tailrace.sim.faults.journal import Journal
 from tailrace.sim.faults.topologies import Row
@@ -29,18 +29,18 @@ class Store:
         self._first_epochs: dict[str, int] = {}  # of the newest run, by sink
         self._halves: dict[str, DriverRows] = {}
 
-    def fence(self, place: Place) -> None:
+    def fence(self, place: SinkTask) -> None:
         """Fence lower epochs of the task, and earlier runs of all tasks, whose rows may now come to other tasks."""
         self.check(place)
         self._epochs[place.operator, place.task] = place.epoch
         self._first_epochs[place.operator] = max(place.first_epoch, self._first_epochs.get(place.operator, 0))
 
-    def check(self, place: Place) -> None:
+    def check(self, place: SinkTask) -> None:
         newest = max(self._epochs.get((place.operator, place.task), 0), self._first_epochs.get(place.operator, 0))
         if place.epoch < newest:
             raise Fenced(f"a higher epoch has taken over: {place}")
 
-    def commit(self, place: Place, rows: Sequence[Row], entries: Sequence[Entry]) -> None:
+    def commit(self, place: SinkTask, rows: Sequence[Row], entries: Sequence[Entry]) -> None:
         for row in rows:
             self.show(place.operator, row)
         self._entries.setdefault((place.operator, place.task), []).extend(entries)
@@ -54,7 +54,7 @@ class Store:
         found = (entry for (name, _), entries in self._entries.items() if name == sink for entry in entries)
         return [entry for entry in found if entry.offset >= prefixes.get(entry.split, 0)]
 
-    def forget(self, place: Place, prefixes: Mapping[str, int]) -> None:
+    def forget(self, place: SinkTask, prefixes: Mapping[str, int]) -> None:
         own = self._entries.get((place.operator, place.task), [])
         self._entries[place.operator, place.task] = [e for e in own if e.offset >= prefixes.get(e.split, 0)]
 
@@ -69,7 +69,7 @@ class StoreWriter:
     full = False
     commit_every_ns = 0
 
-    def __init__(self, store: Store, place: Place, after_commit: Callable[[], None]) -> None:
+    def __init__(self, store: Store, place: SinkTask, after_commit: Callable[[], None]) -> None:
         self._store = store
         self._place = place
         self._rows: list[Row] = []
@@ -102,7 +102,7 @@ class DriverWriter:
     commit_every_ns = 0
 
     def __init__(
-        self, half: DriverRows, place: Place, after_commit: Callable[[], None], counts: Callable[[], bool]
+        self, half: DriverRows, place: SinkTask, after_commit: Callable[[], None], counts: Callable[[], bool]
     ) -> None:
         self._half = half
         self._place = place
