@@ -1,4 +1,4 @@
-"""Assembly builds the tasks that a worker hosts out of the plan and the user's opened functions."""
+"""Assembly builds the tasks of a worker from the plan and the user's opened functions, readers and writers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from tailrace.topology import Port, Role
 
 @dataclass(frozen=True)
 class Bodies:
-    """What the tasks of a unit need from outside, by task number."""
+    """The user's opened objects that the tasks of a unit call, by task number."""
 
     functions: Mapping[int, Callable[[Any], Any]]  # transforms
     writers: Mapping[int, Writer]  # sinks
@@ -62,7 +62,7 @@ class Bodies:
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """What is the same for all tasks of a worker."""
+    """What all tasks of a worker share."""
 
     plan: Plan
     worker: int
@@ -71,11 +71,9 @@ class WorkerContext:
     clock: Clock
     rng: Random
     observer: TaskObserver | None = None
-    held_limit: int = MAX_HELD  # tuples that may wait at a task for others to have room
-    guard: Callable[[], AbstractContextManager[Any]] = nullcontext  # makes what is held by who draws from a queue
-    queues: dict[int, SharedQueue[Task]] = field(
-        default_factory=dict
-    )  # by operator; those that several tasks may draw from
+    held_limit: int = MAX_HELD  # tuples that may be held on one load-aware edge
+    guard: Callable[[], AbstractContextManager[Any]] = nullcontext  # makes the lock of a shared queue
+    queues: dict[int, SharedQueue[Task]] = field(default_factory=dict)  # the shared queues, by operator
     tail: Tail = PLAIN
     cancelled: CancelledEmissions = field(default_factory=CancelledEmissions)
     feedback_budget: FeedbackBudget = field(default_factory=FeedbackBudget)
@@ -155,7 +153,7 @@ class _Builder:
         wiring.letters = tuple(self._out(task, index, edge, counters) for edge in letters)
         for out in main:
             if isinstance(out, LaneEdge):
-                out.unroutable = _blame(wiring, plan.operators[out.edge.downstream].name)
+                out.unroutable = _unroutable(wiring, plan.operators[out.edge.downstream].name)
         return wiring
 
     def feedback_into(self, operator: OperatorPlan) -> list[EdgePlan]:
@@ -170,7 +168,8 @@ class _Builder:
             )
 
     def add_tap(self, task: Task, operator: OperatorPlan) -> None:
-        """Have the task draw from the queue that it may share, if it shall now. Before anybody looks at its queue."""
+        """Make the shared queue of the operator, if its tasks may share one, and let the task draw from it if they
+        share now. The task's queue must be empty."""
         context = self._context
         if self._plan.shares(task.number, NODE):
             queue = context.queues.get(operator.index)
@@ -240,8 +239,9 @@ class _Builder:
         return stage
 
 
-def _blame(wiring: Wiring, downstream: str) -> Unroutable:
-    """A tuple that a grouping cannot place is its sender's to deal with, but the one it was meant for is named too."""
+def _unroutable(wiring: Wiring, downstream: str) -> Unroutable:
+    """``on_error`` of the sender decides about a tuple that a grouping cannot place. The error names the receiver
+    too."""
 
     def unroutable(
         emission: int, split: int, offset: int, value: Any, lineage: int | None, error: BaseException
@@ -253,12 +253,12 @@ def _blame(wiring: Wiring, downstream: str) -> Unroutable:
 
 
 def takes_turns(edge: EdgePlan) -> bool:
-    """Whether any task will do for any tuple."""
+    """Whether any task of the edge may get any tuple."""
     return isinstance(edge.grouping, Shuffle) and not edge.by_lineage
 
 
 def passes_one(plan: Plan, edge: EdgePlan) -> bool:
-    """Whether at most one tuple of an emission takes this edge, for all that the shape of the topology says."""
+    """Whether at most one tuple of an emission takes this edge, by the shape of the topology."""
     operator = plan.operators[edge.upstream].operator
     if operator.role is Role.SOURCE:
         return True
@@ -268,14 +268,14 @@ def passes_one(plan: Plan, edge: EdgePlan) -> bool:
 
 
 EPOCH_OFFSETS = 40
-"""Bits of offsets that one epoch of a source without stable positions may use: more than it will ever read."""
+"""How many bits of offsets each epoch of a source without stable positions gets: more than it will ever read."""
 
 
 def first_offset(plan: Plan, split: int, position: Position, epoch: int) -> int:
-    """Where a reader of this split begins.
+    """The offset at which a reader of this split begins.
 
-    A source without stable positions cannot read again what it had read. Its roots get offsets that no earlier epoch
-    can have used, or sinks would take new rows for copies of the lost ones.
+    A source without stable positions cannot read anything twice. Its roots get offsets that no earlier epoch can have
+    used, because sinks would take new rows for copies of the lost ones otherwise.
     """
     if plan.operators[plan.splits[split].source].operator.body.replayable:
         return position.offset
@@ -283,7 +283,7 @@ def first_offset(plan: Plan, split: int, position: Position, epoch: int) -> int:
 
 
 def open_log(writer: CommittingWriter, plan: Plan, positions: Mapping[int, Position], sightings: Sightings) -> SinkLog:
-    """Shut out lower epochs of a sink task, and read back what they had committed above the prefixes."""
+    """Shut out lower epochs of a sink task, and read back the entries that they had committed above the prefixes."""
     prefixes = {split: position.offset for split, position in positions.items()}
     index = {split.key: split.index for split in plan.splits}
     entries = writer.recover({split.key: prefixes[split.index] for split in plan.splits})

@@ -1,4 +1,4 @@
-"""What becomes of a tuple whose function raised: the operator's ``on_error`` decides."""
+"""Failures of user functions: the errors, tracebacks and dead letters that are made of them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tailrace.errors import TailraceError, TaskError, shorten
 from tailrace.topology import DeadLetter
 
 CAUGHT = BaseException
-"""What a user function may raise without taking the worker with it: anything. No signal raises in a worker's threads,
-so what looks like one (``KeyboardInterrupt``, ``SystemExit``, ``asyncio.CancelledError``) is the function's own."""
+"""What is caught around user functions: everything. Signals raise nothing in the threads of a worker, so an exception
+that looks like one (``KeyboardInterrupt``, ``SystemExit``, ``asyncio.CancelledError``) is the function's own."""
 
 _PACKAGE = __file__.rpartition("core")[0]
 OUR_FOLDERS = tuple(_PACKAGE + folder for folder in ("core", "policy", "runtime"))
-"""Frames from there tell a user nothing."""
+"""Frames of files in these folders are left out of tracebacks: they tell a user nothing."""
 
 
 def traceback_of(error: BaseException) -> str:
-    """The user's traceback, without the frames of the engine; only the message where no others are left."""
+    """The traceback without the frames of the engine. Only the message, if there are no other frames."""
     shown = traceback.TracebackException.from_exception(error)
     return "".join(_theirs(shown).format())
 
@@ -40,7 +40,7 @@ def _has_user_frames(shown: traceback.TracebackException) -> bool:
 
 
 def told_by(error: BaseException) -> str:
-    """What an error says of itself: our own are whole sentences, others need the user's traceback."""
+    """The text of an error: the message of one of Tailrace's own, the traceback of any other."""
     return str(error) if isinstance(error, TailraceError) else traceback_of(error)
 
 
@@ -49,7 +49,7 @@ def task_error(operator: str, task: int, value: Any, error: BaseException) -> Ta
 
 
 def dead_letter(operator: str, task: int, value: Any, error: BaseException) -> DeadLetter:
-    """What goes to the dead letters. Always made of JSON types, so that any sink can take it."""
+    """The dead letter of a tuple, made of JSON types so that any sink can write it."""
     return {
         "operator": operator,
         "task": task,

@@ -1,4 +1,4 @@
-"""What a source gives is checked before it is believed: a broken law of offsets would lose rows without a word."""
+"""Checks of what a source returns: a source that breaks the law of offsets would lose rows silently."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Node:
 
     def tell(self, worker: int) -> None:
         own = [task for task, home in enumerate(self.home) if home == worker]
-        self.links[worker].tell(self.waiting(own), own)
+        self.links[worker].publish(self.waiting(own), own)
 
     def try_to_send(self, worker: int, scheduler: SendScheduler, now_ns: int) -> bool:
         self.tell(worker)

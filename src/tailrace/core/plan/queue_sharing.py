@@ -38,8 +38,8 @@ def check_sharing(plan: Plan, wanted: str | None) -> None:
             why = why_not_shared(operator, plan.operators, plan.edges) or why_not_by_machine(operator, plan.edges)
             reasons.append(f"{operator.name}: {why}")
     raise OptionError(
-        f"no operator's tasks may draw from one queue: shared_queues={wanted!r}: {'; '.join(reasons)}: could one of them "
-        "be grouped by shuffle(), or should this be left out?"
+        f"no operator's tasks may draw from one queue: shared_queues={wanted!r}: {'; '.join(reasons)}: could one of "
+        "them be grouped by shuffle(), or should this be left out?"
     )
 
 

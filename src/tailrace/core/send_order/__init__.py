@@ -1,1 +1,1 @@
-"""Outgoing queues, their order, and the uplink that they share."""
+"""The order in which the tasks of an operator send: outgoing queues, schedulers, and the uplink that they share."""

@@ -1,13 +1,14 @@
-"""A link that the workers of a node share: its token bucket, and what waits for it, as words that all of them map.
+"""The uplink that the workers of a node share: its token bucket, and what waits for it, in shared words of memory.
 
-A worker writes what waits in the outgoing queues of its own tasks, and sends only when it is one of these that the
-scheduler picks of all on the node. Pickers are bound anew for each turn, at the place after the last pick, which is a
-word too: so workers that see the same pick the same. Operators take turns.
+Each worker writes what waits in the outgoing queues of its own tasks. It sends only if the scheduler, which looks at
+the tasks of all workers of the node, picks one of its own. The position after the last pick is a shared word too, and
+pickers are bound there for each turn, so that workers that see the same words pick the same task. Operators take turns.
 
-A worker that is not here, because it comes later or cannot have the words, has its equal part of the link to itself.
+A worker that is not here, because it starts later or cannot map the words, has an equal part of the uplink to itself.
 
-A turn is kept for a worker for ``PATIENCE_NS``. Then it is passed over: until it looks again its tasks do not count. So
-one that is dead, or in a long call, holds the others up once, and the bucket is deep enough to make up for it.
+A turn is reserved for a worker for ``PATIENCE_NS``. Then the worker is passed over: until it looks again its tasks do
+not count. A worker that is dead, or in a long call, therefore delays the others once, and the bucket is deep enough to
+make up for that.
 """
 
 from __future__ import annotations
@@ -27,55 +28,62 @@ PATIENCE_NS = 2 * MILLISECOND_NS
 """Longer than a thread takes to wake up, shorter than what the bucket makes up for."""
 
 POLL_NS = 500 * MICROSECOND_NS
-"""How often to look whether another has taken its turn: nobody tells."""
+"""How often to look whether another worker has taken its turn: there is no wake-up for that."""
 
 WAIT = -1
-"""Instead of a task: not now."""
+"""Returned instead of a task: it is not this worker's turn."""
 
 
 class NodeWords:
-    """Where everything is: for operators with so many tasks each, numbered through, and the worker of each task."""
+    """The layout of the words.
 
-    FREE, OPERATOR = range(2)  # when the link is free again; the operator that is next
+    ``operators``: the number of tasks of each operator; tasks are numbered through all of them. ``home``: the worker of
+    each task.
+    """
+
+    FREE, OPERATOR = range(2)  # when the uplink is free again; the operator whose turn is next
 
     def __init__(self, operators: Sequence[int], home: Sequence[int]) -> None:
         ends = list(accumulate(operators, initial=0))
         self.spans = list(pairwise(ends))
         self.home = home
-        self.after = 2  # by operator: the place after the last pick
+        self.after = 2  # by operator: the position after the last pick
         self.tick = self.after + len(operators)  # by operator: the interval in which it was picked
-        self.passed = self.tick + len(operators)  # by worker: whether it was passed over
-        self.joined = self.passed + max(home) + 1  # by worker: whether it is here
-        self.tuples = self.joined + max(home) + 1  # by task, and so on
+        self.passed = self.tick + len(operators)  # by worker: whether it has been passed over
+        self.joined = self.passed + max(home) + 1  # by worker: whether it takes part
+        self.tuples = self.joined + max(home) + 1  # by task, as the next two: what waits, as in ``Waiting``
         self.work = self.tuples + len(home)
         self.since = self.work + len(home)
         self.count = self.since + len(home)
 
     def clear(self, words: Words) -> None:
-        """Nothing waits anywhere."""
+        """Set all words to their first values: nothing waits."""
         for place in range(self.count):
             words[place] = NEVER_NS if place >= self.since else 0
 
 
 class NodeUplink:
-    """One worker's view. ``look`` and ``spend`` go together, and no other worker's come in between.
+    """One worker's access to the uplink of its node.
 
-    Law: in any time t no more leaves the node than the rate times t, what the bucket holds, and one parcel; and while
-    something waits at a worker that looks, the link rests no longer than ``PATIENCE_NS`` for each worker that does not.
+    The caller must guarantee that no other worker looks or spends between a ``look`` and the ``spend`` that follows it.
+
+    Law: in any time t no more leaves the node than the rate times t, what the bucket holds, and one parcel. While
+    something waits at a worker that looks, the uplink is idle no longer than ``PATIENCE_NS`` for each worker that does
+    not look.
     """
 
     def __init__(self, words: Words, places: NodeWords, worker: int, bytes_per_s: int, workers: int) -> None:
         words[places.joined + worker] = 1
-        self.again_ns = 0  # when to look again, if it was not our turn
-        self._workers = workers  # of the node
+        self.again_ns = 0  # when to look again after ``WAIT``
+        self._workers = workers  # how many the node has
         self._words = words
         self._places = places
         self._worker = worker
         self._budget = UplinkBudget(bytes_per_s)
         self._at = _At()
 
-    def tell(self, waiting: Waiting, tasks: Sequence[int]) -> None:
-        """What waits at these tasks, which are ours."""
+    def publish(self, waiting: Waiting, tasks: Sequence[int]) -> None:
+        """Write what waits at these tasks of this worker."""
         words, places = self._words, self._places
         words[places.passed + self._worker] = 0
         for index, task in enumerate(tasks):
@@ -84,7 +92,7 @@ class NodeUplink:
             words[places.since + task] = waiting.since_ns[index]
 
     def look(self, scheduler: SendScheduler, now_ns: int) -> int:
-        """The task of ours whose turn it is, or ``WAIT`` until ``again_ns``."""
+        """The task of this worker whose turn it is, or ``WAIT`` until ``again_ns``."""
         words, places = self._words, self._places
         free_ns = words[places.FREE]
         if free_ns > now_ns:
@@ -94,16 +102,16 @@ class NodeUplink:
             worker = places.home[task]
             if worker == self._worker:
                 return task
-            kept_ns = max(free_ns, words[places.since + task]) + PATIENCE_NS
-            if now_ns < kept_ns or scheduler.interval_ns is not None:  # a signal is not passed on before the next tick
-                self.again_ns = min(max(now_ns + 1, kept_ns), now_ns + POLL_NS)
+            reserved_ns = max(free_ns, words[places.since + task]) + PATIENCE_NS
+            if now_ns < reserved_ns or scheduler.interval_ns is not None:  # an interval's turn is never passed on
+                self.again_ns = min(max(now_ns + 1, reserved_ns), now_ns + POLL_NS)
                 return WAIT
             words[places.passed + worker] = 1
         self.again_ns = now_ns + POLL_NS
         return WAIT
 
     def spend(self, task: int, size: int, now_ns: int) -> None:
-        """This task sends so many bytes now."""
+        """This task sends ``size`` bytes now."""
         words, places = self._words, self._places
         here = sum(words[places.joined : places.tuples])
         self._budget.free_ns = words[places.FREE]
@@ -115,7 +123,7 @@ class NodeUplink:
                 words[places.after + operator] = task - first + 1
 
     def _pick(self, scheduler: SendScheduler, now_ns: int) -> int:
-        """The task whose turn it is, of those that have not been passed over."""
+        """The task whose turn it is, among those of workers that have not been passed over."""
         words, places = self._words, self._places
         operators, first_operator = len(places.spans), words[places.OPERATOR]
         for step in range(operators):
@@ -155,7 +163,7 @@ class NodeUplink:
 
 
 class _At(Random):
-    """Draws a given place: where a picker that had worked before would go on."""
+    """A generator that draws a given position: a new picker goes on where the last one stopped."""
 
     place = 0
 

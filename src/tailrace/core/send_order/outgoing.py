@@ -1,10 +1,11 @@
-"""Outgoing queues: what the tasks of an operator in one worker have to send to others, and whose turn it is.
+"""Outgoing queues: what the tasks of an operator in one worker have to send to other workers, and in which order.
 
-A *parcel* is what is queued and sent: bundles for one task, encoded, which leave together. A task puts parcels into its
-queue; whoever sends takes them in, has the scheduler pick a queue, and sends the parcel that has waited longest there.
-Parcels for one receiver are in *line*. A line is *stuck* while its receiver takes nothing: schedulers do not see it.
+A *parcel* is what is queued and sent: encoded bundles for one task, which leave together. A task puts parcels into its
+outgoing queue. The send loop takes them in, has the scheduler pick a queue, and sends the parcel that has waited
+longest there. Parcels for one receiver keep their order. While a receiver takes nothing it is *stuck*, and schedulers
+do not see its parcels.
 
-The two sides may be two threads. Each number has one that writes it, and what passes between them is a deque.
+Tasks and send loop may run in two threads. Each number is written by one of them, and parcels pass through a deque.
 """
 
 from __future__ import annotations
@@ -17,24 +18,26 @@ from typing import Any, NamedTuple
 from tailrace.policy.send_order.api import NEVER_NS, NOTHING, SendScheduler, Waiting
 
 OUTGOING_TUPLES = 256
-"""Tuples that may wait in a task's outgoing queue: as many as may wait in a lane. Beyond, the task is held back."""
+"""Tuples that may wait in an outgoing queue: as many as may wait in a lane. Beyond that, the task is held back."""
 
 OUTGOING_BYTES = 1 << 20
-"""The same in bytes."""
+"""The same limit in bytes."""
 
 
 class Parcel(NamedTuple):
+    """Encoded bundles for one task."""
+
     target: int  # task number
     payload: Any
-    tuples: int  # at least 1: a parcel of nothing but notes wants to be sent as well
+    tuples: int  # at least 1, also for a parcel of feedback messages only: it must be sent as well
     size: int  # bytes
-    put_ns: int
+    put_ns: int  # when it was put into the queue
 
 
 class OutgoingQueue:
-    """The queue of one task.
+    """The outgoing queue of one task.
 
-    Law: a task that was found held back stays so until half of what its queue may hold is free.
+    Law: a task that was held back stays so until half of its queue is free.
     """
 
     def __init__(self, most_tuples: int = OUTGOING_TUPLES, most_bytes: int = OUTGOING_BYTES) -> None:
@@ -42,8 +45,8 @@ class OutgoingQueue:
         self._most_bytes = most_bytes
         self._arrivals: deque[Parcel] = deque()
         self._put_tuples = self._put_bytes = 0  # written by the task
-        self._sent_tuples = self._sent_bytes = 0  # written by who sends
-        self.largest = 0  # backlog, ever
+        self._sent_tuples = self._sent_bytes = 0  # written by the send loop
+        self.largest = 0  # the largest backlog ever
         self._held_back = False
 
     # -- for the task
@@ -67,7 +70,7 @@ class OutgoingQueue:
 
     @property
     def held_back(self) -> bool:
-        """Whether the task must wait. For the task alone to ask."""
+        """Whether the task must wait. Only the task's own thread may ask."""
         if self._held_back:
             self._held_back = not self.has_room
         else:
@@ -76,7 +79,7 @@ class OutgoingQueue:
 
     @property
     def has_room(self) -> bool:
-        """So much that the task need no longer be held back."""
+        """Whether half of the queue is free, so that the task need no longer be held back."""
         waiting_bytes = self._put_bytes - self._sent_bytes
         return 2 * self.backlog <= self._most_tuples and 2 * waiting_bytes <= self._most_bytes
 
@@ -84,7 +87,7 @@ class OutgoingQueue:
     def empty(self) -> bool:
         return not self.backlog
 
-    # -- for who sends
+    # -- for the send loop
 
     @property
     def has_arrivals(self) -> bool:
@@ -98,8 +101,8 @@ class OutgoingQueue:
         self._sent_tuples += parcel.tuples
 
 
-class _Line:
-    """Parcels for one receiver."""
+class _ReceiverQueue:
+    """The parcels of one task for one receiver."""
 
     __slots__ = ("parcels", "size", "stuck", "tuples")
 
@@ -113,100 +116,103 @@ class _Line:
 class SendOrder:
     """The outgoing queues of an operator's tasks in one worker, and the scheduler that picks among them.
 
-    Law: every parcel is given out once, those for one receiver from one queue in the order in which they were put in,
-    and none of a line that is stuck.
+    Law: every parcel is given out once. Parcels of one task for one receiver are given out in the order in which they
+    were put in, and none while the receiver is stuck.
     """
 
     def __init__(self, queues: Sequence[OutgoingQueue], scheduler: SendScheduler, rng: Random, byte_ns: int) -> None:
         self.queues = tuple(queues)
         self.waiting = Waiting(len(self.queues))
-        self._lines: list[dict[int, _Line]] = [{} for _ in self.queues]
+        self._receivers: list[dict[int, _ReceiverQueue]] = [{} for _ in self.queues]
         self._rng = rng
-        self._byte_ns = byte_ns  # what it takes to send a byte
+        self._byte_ns = byte_ns  # how long it takes to send a byte
         self.switch(scheduler)
 
     def switch(self, scheduler: SendScheduler) -> None:
-        """Have this scheduler pick from now on."""
+        """Let this scheduler pick from now on."""
         self.scheduler = scheduler
         self._picker = scheduler.bind(len(self.queues), self._rng)
 
     @property
     def waits(self) -> bool:
-        """Whether something could be sent, if the scheduler let it."""
+        """Whether there is a parcel that the scheduler may pick."""
         return any(self.waiting.tuples)
 
     def take_in(self) -> None:
-        """What tasks have put in since."""
+        """Take in the parcels that tasks have put into their queues."""
         for index, queue in enumerate(self.queues):
             while (parcel := queue.arrival()) is not None:
-                line = self._lines[index].setdefault(parcel.target, _Line())
-                line.parcels.append(parcel)
-                line.tuples += parcel.tuples
-                line.size += parcel.size
-                if not line.stuck:
+                receiver = self._receivers[index].setdefault(parcel.target, _ReceiverQueue())
+                receiver.parcels.append(parcel)
+                receiver.tuples += parcel.tuples
+                receiver.size += parcel.size
+                if not receiver.stuck:
                     self._count(index, parcel.tuples, parcel.size)
 
     def pick(self, now_ns: int) -> tuple[int, Parcel] | None:
-        """Whose turn it is, and what it sends. It stays in its queue until it is said to be ``sent`` or ``stuck``."""
+        """The index of the queue whose turn it is, and its parcel. None if the scheduler picks none.
+
+        The parcel stays in its queue. The caller must call ``sent`` or ``stuck`` next.
+        """
         index = self._picker.pick(self.waiting, now_ns)
         if index == NOTHING or not self.waiting.tuples[index]:
             return None
         return index, self.head(index)
 
     def head(self, index: int) -> Parcel:
-        """What a queue that holds something sends when it is its turn."""
-        heads = [line.parcels[0] for line in self._lines[index].values() if line.parcels and not line.stuck]
+        """The parcel that a queue sends next. The queue must not be empty."""
+        heads = [one.parcels[0] for one in self._receivers[index].values() if one.parcels and not one.stuck]
         return min(heads, key=_put_ns)
 
     def sent(self, index: int, parcel: Parcel) -> None:
-        """What was picked has left."""
-        line = self._lines[index][parcel.target]
-        assert line.parcels[0] is parcel, "a parcel has left out of its turn"
-        line.parcels.popleft()
-        line.tuples -= parcel.tuples
-        line.size -= parcel.size
+        """The parcel that was picked has left."""
+        receiver = self._receivers[index][parcel.target]
+        assert receiver.parcels[0] is parcel, "a parcel has left out of its turn"
+        receiver.parcels.popleft()
+        receiver.tuples -= parcel.tuples
+        receiver.size -= parcel.size
         self._count(index, -parcel.tuples, -parcel.size)
         self.queues[index].sent(parcel)
 
     def stuck(self, index: int, target: int) -> None:
-        """This receiver takes nothing for now."""
-        line = self._lines[index][target]
-        if not line.stuck:
-            line.stuck = True
-            self._count(index, -line.tuples, -line.size)
+        """The receiver takes no parcels for now."""
+        receiver = self._receivers[index][target]
+        if not receiver.stuck:
+            receiver.stuck = True
+            self._count(index, -receiver.tuples, -receiver.size)
 
     def free(self, index: int, target: int) -> None:
-        """It does again."""
-        line = self._lines[index][target]
-        if line.stuck:
-            line.stuck = False
-            self._count(index, line.tuples, line.size)
+        """The receiver takes parcels again."""
+        receiver = self._receivers[index][target]
+        if receiver.stuck:
+            receiver.stuck = False
+            self._count(index, receiver.tuples, receiver.size)
 
-    def stuck_lines(self) -> list[tuple[int, int]]:
-        """Queue and receiver of each line that is stuck and has something in it."""
+    def stuck_receivers(self) -> list[tuple[int, int]]:
+        """(queue index, receiver) of each stuck receiver that has parcels waiting."""
         return [
             (index, target)
-            for index, lines in enumerate(self._lines)
-            for target, line in lines.items()
-            if line.stuck and line.parcels
+            for index, receivers in enumerate(self._receivers)
+            for target, queue in receivers.items()
+            if queue.stuck and queue.parcels
         ]
 
     def _count(self, index: int, tuples: int, size: int) -> None:
         waiting = self.waiting
         waiting.tuples[index] += tuples
         waiting.work_ns[index] += size * self._byte_ns
-        heads = [line.parcels[0].put_ns for line in self._lines[index].values() if line.parcels and not line.stuck]
+        heads = [one.parcels[0].put_ns for one in self._receivers[index].values() if one.parcels and not one.stuck]
         waiting.since_ns[index] = min(heads, default=NEVER_NS)
 
     def validate(self) -> None:
         self.waiting.validate()
         for index, queue in enumerate(self.queues):
-            lines = self._lines[index].values()
-            held = sum(parcel.tuples for line in lines for parcel in line.parcels)
+            receivers = self._receivers[index].values()
+            held = sum(parcel.tuples for one in receivers for parcel in one.parcels)
             arriving = sum(parcel.tuples for parcel in tuple(queue._arrivals))
-            facts = f"queue={index} backlog={queue.backlog} in lines={held} arriving={arriving}"
+            facts = f"queue={index} backlog={queue.backlog} for receivers={held} arriving={arriving}"
             assert queue.backlog == held + arriving, f"a parcel is lost or doubled: {facts}"
-            seen = sum(line.tuples for line in lines if not line.stuck)
+            seen = sum(one.tuples for one in receivers if not one.stuck)
             assert self.waiting.tuples[index] == seen, f"a scheduler sees what is not there: {facts} seen={seen}"
 
 

@@ -231,7 +231,7 @@ class SendLoop:
     def _publish(self, view: NodeUplink) -> None:
         """Let the other workers know what waits here."""
         for operator in self._operators:
-            view.tell(operator.order.waiting, [output.host.number for output in operator.outputs])
+            view.publish(operator.order.waiting, [output.host.number for output in operator.outputs])
 
     def _deliver(self, operator: _Operator, index: int, parcel: Parcel, now_ns: int) -> bool:
         output = operator.outputs[index]
@@ -254,6 +254,6 @@ class SendLoop:
 
 
 def _look_at_stuck(operator: _Operator) -> None:
-    for index, target in operator.order.stuck_lines():
+    for index, target in operator.order.stuck_receivers():
         if operator.outputs[index].links.link("bundles", target).ready:
             operator.order.free(index, target)

@@ -80,7 +80,7 @@ class SimSendLoop:
         rng = self._process.cluster.rng
         for order, numbers in self._orders.values():
             order.take_in()
-            for index, target in order.stuck_lines():
+            for index, target in order.stuck_receivers():
                 order.free(index, target)
             for _ in range(rng.randrange(1, 6)):
                 picked = order.pick(self._process.cluster.engine.now_ns)

@@ -37,34 +37,34 @@ def backlog(tuples: int, since_ns: int = NOW_NS) -> Waiting:
 
 def test_the_longest_queue_of_the_node_sends_whichever_worker_it_is_in() -> None:
     mine, other = two_workers([2], [0, 1])
-    mine.tell(backlog(2), [0])
-    other.tell(backlog(3), [1])
+    mine.publish(backlog(2), [0])
+    other.publish(backlog(3), [1])
     assert mine.look(lbf(), NOW_NS) == WAIT and mine.again_ns == NOW_NS + POLL_NS
     assert other.look(lbf(), NOW_NS) == 1
     other.spend(1, 20_000, NOW_NS)  # what the bucket holds, and as much again
-    other.tell(backlog(1), [1])
+    other.publish(backlog(1), [1])
     assert mine.look(lbf(), NOW_NS) == WAIT and mine.again_ns == NOW_NS + 10 * MILLISECOND_NS
     assert mine.look(lbf(), mine.again_ns) == 0
 
 
 def test_a_turn_is_kept_for_a_while_and_then_passed_over_until_its_worker_looks_again() -> None:
     mine, other = two_workers([2], [0, 1])
-    mine.tell(backlog(2), [0])
-    other.tell(backlog(3), [1])
+    mine.publish(backlog(2), [0])
+    other.publish(backlog(3), [1])
     assert mine.look(lbf(), NOW_NS + PATIENCE_NS - 1) == WAIT
     assert mine.again_ns == NOW_NS + PATIENCE_NS
     assert mine.look(lbf(), NOW_NS + PATIENCE_NS) == 0
     mine.spend(0, 100, NOW_NS + PATIENCE_NS)
-    mine.tell(backlog(1), [0])
+    mine.publish(backlog(1), [0])
     assert mine.look(lbf(), NOW_NS + PATIENCE_NS + MILLISECOND_NS) == 0, "it does not count yet"
-    other.tell(backlog(3), [1])
+    other.publish(backlog(3), [1])
     assert other.look(lbf(), NOW_NS + PATIENCE_NS + MILLISECOND_NS) == 1
 
 
 def test_a_turn_is_kept_from_when_its_tuple_came_though_the_link_was_free_long_before() -> None:
     mine, other = two_workers([2], [0, 1])
-    mine.tell(backlog(1, since_ns=NOW_NS - SECOND_NS), [0])
-    other.tell(backlog(3), [1])
+    mine.publish(backlog(1, since_ns=NOW_NS - SECOND_NS), [0])
+    other.publish(backlog(3), [1])
     assert mine.look(lbf(), NOW_NS) == WAIT
 
 
@@ -73,7 +73,7 @@ def test_of_those_who_are_not_here_the_part_is_left_to_them() -> None:
     words = [0] * places.count
     places.clear(words)
     mine = NodeUplink(words, places, 0, 1_000_000, 4)
-    mine.tell(backlog(2), [0])
+    mine.publish(backlog(2), [0])
     mine.spend(0, 1_000, NOW_NS)
     assert words[places.FREE] == NOW_NS - DEPTH_NS + 4 * MILLISECOND_NS
     NodeUplink(words, places, 1, 1_000_000, 4)
@@ -83,8 +83,8 @@ def test_of_those_who_are_not_here_the_part_is_left_to_them() -> None:
 
 def test_operators_take_turns_on_all_workers_together() -> None:
     mine, other = two_workers([1, 1], [0, 1])
-    mine.tell(backlog(9), [0])
-    other.tell(backlog(1), [1])
+    mine.publish(backlog(9), [0])
+    other.publish(backlog(1), [1])
     assert (mine.look(lbf(), NOW_NS), other.look(lbf(), NOW_NS)) == (0, WAIT)
     mine.spend(0, 100, NOW_NS)
     assert (mine.look(lbf(), NOW_NS), other.look(lbf(), NOW_NS)) == (WAIT, 1)
@@ -92,13 +92,13 @@ def test_operators_take_turns_on_all_workers_together() -> None:
 
 def test_a_signal_is_for_one_task_of_the_node_until_the_next_tick() -> None:
     mine, other = two_workers([2], [0, 1])
-    mine.tell(backlog(2), [0])
-    other.tell(backlog(3), [1])
+    mine.publish(backlog(2), [0])
+    other.publish(backlog(3), [1])
     scheduler = lbf(interval_ms=10)
     assert mine.look(scheduler, NOW_NS) == WAIT
     assert other.look(scheduler, NOW_NS) == 1
     other.spend(1, 100, NOW_NS)
-    other.tell(backlog(0), [1])
+    other.publish(backlog(0), [1])
     later_ns = NOW_NS + 10 * MILLISECOND_NS
     assert mine.look(scheduler, later_ns - 1) == WAIT, "the signal is another's, though it has nothing to send"
     assert mine.look(scheduler, later_ns) == 0

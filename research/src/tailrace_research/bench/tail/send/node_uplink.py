@@ -116,7 +116,7 @@ class _Node:
     def in_turn(self, now_ns: int) -> tuple[int, Parcel] | int:
         again_ns = []
         for link, order, own in zip(self._links, self._orders, self._own, strict=True):
-            link.tell(order.waiting, own)
+            link.publish(order.waiting, own)
         for link, order, own in zip(self._links, self._orders, self._own, strict=True):
             if not order.waits:
                 continue
