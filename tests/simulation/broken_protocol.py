@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from itertools import count
@@ -32,6 +32,7 @@ from tailrace.core.protocol.messages import (
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.sink_log import DUPLICATE_DURABLE, DUPLICATE_PENDING, WRITE, SinkLog
 from tailrace.core.protocol.stored_state import StoredState
+from tailrace.core.protocol.worker_deaths import Deaths
 from tailrace.core.routing import router
 from tailrace.core.routing.router import LaneEdge
 from tailrace.core.tasks import stages
@@ -238,12 +239,12 @@ def silence_without_excuse() -> Patch:
 
 
 def finished_splits_held_back() -> Patch:
-    """Deaths count until every split has moved, those too that are at their end."""
+    """A split without pending roots counts as one that a tuple holds back."""
 
-    def held_back(self: Coordinator, entry: Any) -> list[int]:
-        return [split for split, at in entry.at_death.items() if self.reached[split].offset <= at]
+    def held_back(self: Deaths, prefixes: Mapping[int, int], quiet: object) -> list[int]:
+        return [split for split, offset in self.prefixes.items() if prefixes[split] <= offset]
 
-    return patch.object(Coordinator, "_held_back", held_back)
+    return patch.object(Deaths, "held_back", held_back)
 
 
 def silence_until_handled() -> Patch:

@@ -53,7 +53,7 @@ from tailrace.core.protocol.messages import (
     ToWorker,
 )
 from tailrace.core.protocol.stored_state import StoredState
-from tailrace.core.protocol.worker_deaths import KILLED, SILENCE, TOO_LATE, keeps_dying
+from tailrace.core.protocol.worker_deaths import KILLED, SILENCE, TOO_LATE, Deaths, keeps_dying
 from tailrace.errors import WorkerLost, WorkersMissing
 from tailrace.policy.techniques import PLAIN, Tail
 
@@ -97,9 +97,7 @@ class _Worker:
     heard_ns: int = 0
     applied: int = 0
     tail: Tail | None = None  # the techniques that it was last sent
-    deaths: int = 0
-    restarts: int = 0
-    at_death: dict[int, int] = field(default_factory=dict)  # the prefix of each split when it last died
+    deaths: Deaths = field(default_factory=Deaths)  # of all its epochs
 
 
 @dataclass
@@ -309,7 +307,7 @@ class Coordinator:
         old = self._table.get(worker)
         entry = _Worker(self._next_epoch, now_ns)
         if old is not None:
-            entry.deaths, entry.restarts, entry.at_death = old.deaths, old.restarts, old.at_death
+            entry.deaths = old.deaths
         self._table[worker] = entry
         self._next_epoch += 1
 
@@ -342,18 +340,15 @@ class Coordinator:
         first_start = self.phase is Phase.STARTING and entry.state is WorkerState.STARTING
         if first_start and not why.startswith(KILLED):
             return self.fail(self._missing(worker, why), now_ns)
-        held_back = self._held_back(entry)
-        forgiven = entry.state is WorkerState.READY and not held_back and self._any_moved(entry)
-        if forgiven or now_ns - entry.since_ns > STABLE_NS:
-            entry.deaths = 0
-        entry.deaths += 1
-        entry.at_death = {split: position.offset for split, position in self.reached.items()}
-        entry.restarts += 1
+        prefixes = {split: position.offset for split, position in self.reached.items()}
+        held_back = entry.deaths.held_back(prefixes, self.quiet)
+        progress = entry.state is WorkerState.READY and not held_back and entry.deaths.any_moved(prefixes)
+        entry.deaths.count(prefixes, forgive=progress or now_ns - entry.since_ns > STABLE_NS)
         commands: list[Command] = [Abandon(worker, entry.epoch, why)]
-        if entry.deaths >= self.limits.max_deaths:
+        if entry.deaths.in_a_row >= self.limits.max_deaths:
             entry.state = WorkerState.GONE
-            places = [(self.splits.get(split, str(split)), entry.at_death[split]) for split in held_back]
-            text = keeps_dying(worker, entry.deaths, why, self.operators.get(worker, ()), places)
+            places = [(self.splits.get(split, str(split)), prefixes[split]) for split in held_back]
+            text = keeps_dying(worker, entry.deaths.in_a_row, why, self.operators.get(worker, ()), places)
             return commands + self.fail(WorkerLost(text), now_ns)
         for task, home in self.homes.items():
             if home == worker:
@@ -438,20 +433,6 @@ class Coordinator:
         # A ledger that asks again has not received the answer, or there is none yet.
         return [Send(message.worker, message.epoch, Committed(known))] if stored else []
 
-    def _held_back(self, entry: _Worker) -> list[int]:
-        """Splits whose prefix has not moved since this worker last died, although roots of them are pending.
-
-        A tuple that kills its worker holds its split back. A split that is finished, or has nothing new, is not held
-        back.
-        """
-        quiet, reached = self.quiet, self.reached
-        return [split for split, at in entry.at_death.items() if reached[split].offset <= at and split not in quiet]
-
-    def _any_moved(self, entry: _Worker) -> bool:
-        """Whether any prefix has moved since this worker last died. That none is held back does not imply it: there may
-        be nothing to do."""
-        return any(self.reached[split].offset > at for split, at in entry.at_death.items())
-
     def _a_source_waits_for_commit(self) -> bool:
         return any(source.wants_commit for source in self._sources.values())
 
@@ -504,7 +485,7 @@ class Coordinator:
         return self._table[worker].state
 
     def restarts_of(self, worker: int) -> int:
-        return self._table[worker].restarts
+        return self._table[worker].deaths.total
 
     @property
     def next_epoch(self) -> int:

@@ -1,8 +1,9 @@
-"""The error message about a worker that keeps dying: what runs there, the likely cause, and what to look at first."""
+"""The deaths of a worker: whether it dies of the same cause again and again, and what the error says if it does."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 
 TOO_LATE = "it did not start in time"
 SILENCE = "no sign of life"
@@ -20,6 +21,34 @@ _CAUSES = {
 }
 _A_TUPLE = "does a tuple crash it?"
 MOST_NAMED = 3
+
+
+@dataclass
+class Deaths:
+    """The deaths of one worker, over all its epochs. Prefixes are offsets by split index."""
+
+    in_a_row: int = 0  # without progress in between
+    total: int = 0
+    prefixes: Mapping[int, int] = field(default_factory=dict)  # at the last death
+
+    def held_back(self, prefixes: Mapping[int, int], quiet: Container[int]) -> list[int]:
+        """Splits whose prefix has not moved since the last death, although roots of them are pending.
+
+        A tuple that kills its worker holds its split back. A split that is finished, or has nothing new, is ``quiet``
+        and not held back.
+        """
+        return [split for split, offset in self.prefixes.items() if prefixes[split] <= offset and split not in quiet]
+
+    def any_moved(self, prefixes: Mapping[int, int]) -> bool:
+        """Whether any prefix has moved since the last death. That none is held back does not imply it: there may be
+        nothing to do."""
+        return any(prefixes[split] > offset for split, offset in self.prefixes.items())
+
+    def count(self, prefixes: Mapping[int, int], forgive: bool) -> None:
+        """The worker has died once more. ``forgive``: not of the cause of earlier deaths, which no longer count."""
+        self.in_a_row = 1 if forgive else self.in_a_row + 1
+        self.total += 1
+        self.prefixes = prefixes
 
 
 def keeps_dying(
