@@ -1,13 +1,16 @@
 """What a task counts, and the sum over all its incarnations.
 
-A task restarted under a higher epoch starts to count from zero. Counters of all its epochs add up; gauges are those of
-the newest epoch alone, because what a dead incarnation had queued is gone.
+``TaskValues`` is the one table: every number that a task counts, with its kind and its meaning. ``TaskCounters`` has
+the live values, ``TaskSnapshot`` those of one moment.
+
+A task that is restarted under a higher epoch counts from zero again. Counters of all its epochs are summed. Gauges are
+those of the newest epoch alone, because what a dead incarnation had queued is gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -16,82 +19,78 @@ from tailrace.metrics.histogram import EMPTY_SNAPSHOT, Histogram, HistogramSnaps
 TaskKey = tuple[str, int]
 """``(operator, task)``."""
 
-COUNTERS = (
-    "received",
-    "emitted",
-    "skipped",
-    "dead_letters",
-    "duplicates",
-    "busy_ns",
-    "cpu_ns",
-    "blocked_ns",
-    "reemitted",
-    "completed",
-    "durable",
-    "feedback_messages",
-    "feedback_bytes",
-    "feedback_ns",
-    "choosing_ns",
-    "hedges",
-    "hedges_won",
-    "hedges_wasted",
-    "unrun",
-    "unrun_hedges",
-)
-GAUGES = ("queued", "pending", "held", "edges", "backlog", "largest_backlog", "timeout_ns", "hedges_left", "at_ns")
-HISTOGRAMS = ("execution", "complete", "durable_latency")
+
+def counter(meaning: str) -> Any:
+    """A field that only grows within one incarnation."""
+    return field(default=0, metadata={"kind": "counter", "meaning": meaning})
+
+
+def gauge(meaning: str, default: Any = 0) -> Any:
+    """A field that says how things are now."""
+    return field(default=default, metadata={"kind": "gauge", "meaning": meaning})
 
 
 class EdgeState(NamedTuple):
-    """What the sending half of a load-aware grouping is about, at one task."""
+    """The state of one load-aware edge at one of its sending tasks."""
 
     edge: int  # its index in the plan
-    held: int  # tuples that wait for some task to have room
+    held: int  # tuples that wait until a task has room
     credits: int  # tuples that may be sent at once
     estimates: int  # tuples whose cost was estimated
-    estimated_ns: int  # to how much, in all
+    estimated_ns: int  # the sum of the estimates
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSnapshot:
-    """What a task had counted at one moment. ``sequence`` grows with each snapshot of one incarnation."""
+@dataclass(slots=True)
+class TaskValues:
+    """The numbers of one incarnation of a task. On the path of every tuple they are plain attributes."""
 
     operator: str
     task: int
     worker: int | None = None
-    sequence: int = 0
-    received: int = 0
-    emitted: int = 0
-    skipped: int = 0
-    dead_letters: int = 0
-    duplicates: int = 0
-    busy_ns: int = 0
-    cpu_ns: int = 0
-    blocked_ns: int = 0
-    reemitted: int = 0
-    completed: int = 0
-    durable: int = 0
-    queued: int = 0
-    pending: int = 0
-    feedback_messages: int = 0
-    feedback_bytes: int = 0
-    feedback_ns: int = 0
-    choosing_ns: int = 0
-    held: int = 0
-    edges: tuple[EdgeState, ...] = ()
-    backlog: int = 0
-    largest_backlog: int = 0
-    hedges: int = 0
-    hedges_won: int = 0
-    hedges_wasted: int = 0
-    unrun: int = 0
-    unrun_hedges: int = 0
-    timeout_ns: int = 0
-    hedges_left: float | None = 0.0
-    at_ns: int = 0
+    received: int = counter("tuples taken in; for a source: records read")
+    emitted: int = counter("tuples sent, re-emissions included")
+    skipped: int = counter("tuples skipped because the function failed")
+    dead_letters: int = counter("tuples sent to the dead letters")
+    duplicates: int = counter("tuples that a sink dropped because it had them")
+    busy_ns: int = counter("the sum of execution times")
+    cpu_ns: int = counter("processor time")
+    blocked_ns: int = counter("time held back by a full receiver or outgoing queue")
+    reemitted: int = counter("roots of a source that were re-emitted after a loss")
+    completed: int = counter("roots of a source that are complete")
+    durable: int = counter("roots of a source that are durable")
+    queued: int = gauge("tuples that wait to be executed")
+    pending: int = gauge("roots of a source that are not durable")
+    feedback_messages: int = counter("messages that its load-aware groupings have sent, up or down")
+    feedback_bytes: int = counter("about how much these took on links")
+    feedback_ns: int = counter("time spent on making, reading and using feedback")
+    choosing_ns: int = counter("time that load-aware groupings spent on choosing tasks")
+    held: int = gauge("tuples that wait here until a task has room")
+    edges: tuple[EdgeState, ...] = gauge("the state of each load-aware edge out of this task", default=())
+    backlog: int = gauge("tuples in the outgoing queue")
+    largest_backlog: int = gauge("the largest backlog so far")
+    hedges: int = counter("roots of a source that were emitted once more because they were late")
+    hedges_won: int = counter("hedges that were complete first")
+    hedges_wasted: int = counter("hedges that were not")
+    unrun: int = counter("tuples dropped unrun because a hedge was complete first")
+    unrun_hedges: int = counter("tuples of hedges dropped unrun because the hedge was not first")
+    timeout_ns: int = gauge("the age from which a root is late; 0: not known")
+    hedges_left: float | None = gauge("hedges that the budget allows now; None: no limit", default=0.0)
+    at_ns: int = gauge("when all this was so, by the clock of its machine")
+
+
+@dataclass(slots=True)
+class TaskSnapshot(TaskValues):
+    """What a task had counted at one moment. Each field can be set once, by ``__init__``."""
+
+    sequence: int = 0  # grows with each snapshot of one incarnation
     execution: HistogramSnapshot = EMPTY_SNAPSHOT
     complete: HistogramSnapshot = EMPTY_SNAPSHOT
     durable_latency: HistogramSnapshot = EMPTY_SNAPSHOT
+
+    def __setattr__(self, name: str, value: Any) -> None:  # a frozen class could not inherit the table
+        if hasattr(self, name):
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        object.__setattr__(self, name, value)
 
     @property
     def key(self) -> TaskKey:
@@ -99,87 +98,29 @@ class TaskSnapshot:
 
 
 @dataclass(slots=True, eq=False)
-class TaskCounters:
-    """The counters of one incarnation of a task; only the thread that runs the task writes them."""
+class TaskCounters(TaskValues):
+    """The live counters of one incarnation of a task. Only the thread that runs the task writes them."""
 
-    operator: str
-    task: int
-    worker: int
-    received: int = 0  # tuples taken in; for a source: records read
-    emitted: int = 0  # tuples sent, re-emissions included
-    skipped: int = 0
-    dead_letters: int = 0
-    duplicates: int = 0  # dropped at a sink
-    busy_ns: int = 0  # the sum of execution times
-    cpu_ns: int = 0
-    blocked_ns: int = 0  # held back by a full receiver or outgoing queue
-    reemitted: int = 0  # from here on: sources only
-    completed: int = 0
-    durable: int = 0
-    queued: int = 0  # a gauge: tuples waiting to be executed
-    pending: int = 0  # a gauge: roots not yet durable
-    feedback_messages: int = 0  # sent by its halves of load-aware groupings, to either side
-    feedback_bytes: int = 0  # what they took on links, about
-    feedback_ns: int = 0  # time spent on making them, reading them and learning from them
-    choosing_ns: int = 0  # time spent on choosing tasks by what was learnt
-    held: int = 0  # a gauge: tuples that wait here for some task to have room
-    edges: tuple[EdgeState, ...] = ()  # a gauge: of each load-aware edge that leaves here
-    backlog: int = 0  # a gauge: tuples in the outgoing queue
-    largest_backlog: int = 0  # the most there were
-    hedges: int = 0  # emissions of roots of a source because they were late
-    hedges_won: int = 0  # those that were complete first
-    hedges_wasted: int = 0  # those that were not
-    unrun: int = 0  # tuples thrown away because a hedge was first
-    unrun_hedges: int = 0  # tuples of hedges thrown away because it was not
-    timeout_ns: int = 0  # a gauge: beyond that a root is late; 0: not known
-    hedges_left: float | None = 0.0  # a gauge: that the budget pays for; None: there is no limit
-    at_ns: int = 0  # when all this was so, on the clock of its machine
-    execution: Histogram = field(default_factory=Histogram)
-    complete: Histogram = field(default_factory=Histogram)  # latency from due to complete
-    durable_latency: Histogram = field(default_factory=Histogram)  # latency from due to durable
+    execution: Histogram = field(default_factory=Histogram)  # of calls
+    complete: Histogram = field(default_factory=Histogram)  # latency of roots from due to complete
+    durable_latency: Histogram = field(default_factory=Histogram)  # latency of roots from due to durable
     _snapshots: int = 0
 
     def snapshot(self) -> TaskSnapshot:
         """The counters as they are now, to be sent elsewhere. Any one thread may take it."""
         self._snapshots += 1
-        return TaskSnapshot(
-            operator=self.operator,
-            task=self.task,
-            worker=self.worker,
-            sequence=self._snapshots,
-            received=self.received,
-            emitted=self.emitted,
-            skipped=self.skipped,
-            dead_letters=self.dead_letters,
-            duplicates=self.duplicates,
-            busy_ns=self.busy_ns,
-            cpu_ns=self.cpu_ns,
-            blocked_ns=self.blocked_ns,
-            reemitted=self.reemitted,
-            completed=self.completed,
-            durable=self.durable,
-            queued=self.queued,
-            pending=self.pending,
-            feedback_messages=self.feedback_messages,
-            feedback_bytes=self.feedback_bytes,
-            feedback_ns=self.feedback_ns,
-            choosing_ns=self.choosing_ns,
-            held=self.held,
-            edges=self.edges,
-            backlog=self.backlog,
-            largest_backlog=self.largest_backlog,
-            hedges=self.hedges,
-            hedges_won=self.hedges_won,
-            hedges_wasted=self.hedges_wasted,
-            unrun=self.unrun,
-            unrun_hedges=self.unrun_hedges,
-            timeout_ns=self.timeout_ns,
-            hedges_left=self.hedges_left,
-            at_ns=self.at_ns,
-            execution=self.execution.snapshot(),
-            complete=self.complete.snapshot(),
-            durable_latency=self.durable_latency.snapshot(),
-        )
+        values = {name: getattr(self, name) for name in _VALUES}
+        histograms = {name: getattr(self, name).snapshot() for name in HISTOGRAMS}
+        return TaskSnapshot(sequence=self._snapshots, **values, **histograms)
+
+
+def _of_kind(kind: str) -> tuple[str, ...]:
+    return tuple(value.name for value in fields(TaskValues) if value.metadata.get("kind") == kind)
+
+
+COUNTERS, GAUGES = _of_kind("counter"), _of_kind("gauge")
+HISTOGRAMS = ("execution", "complete", "durable_latency")
+_VALUES = tuple(value.name for value in fields(TaskValues))
 
 
 class Totals:
@@ -189,7 +130,7 @@ class Totals:
         self._epochs: dict[TaskKey, dict[int, TaskSnapshot]] = {}
 
     def update(self, key: TaskKey, epoch: int, snapshot: TaskSnapshot) -> None:
-        """Take in a snapshot, unless a later one of the same epoch is known already."""
+        """Take in a snapshot, unless a later one of the same epoch is known."""
         if key != snapshot.key:
             raise ValueError(f"snapshot of another task: key={key} snapshot={snapshot.key}")
         epochs = self._epochs.setdefault(key, {})
@@ -210,7 +151,7 @@ class Totals:
 
 
 def _succeed(older: TaskSnapshot, newer: TaskSnapshot) -> TaskSnapshot:
-    """Both incarnations as one: the newer's place and gauges, the sum of all else."""
+    """Both incarnations as one: worker and gauges of the newer one, the sums of all else."""
     changes: dict[str, Any] = {name: getattr(older, name) + getattr(newer, name) for name in COUNTERS}
     for name in HISTOGRAMS:
         changes[name] = Histogram.merged((getattr(older, name), getattr(newer, name))).snapshot()
