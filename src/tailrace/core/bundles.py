@@ -17,6 +17,8 @@ from tailrace.policy.groupings.feedback import Message, wants_answer
 Origin = tuple[int, int, int]
 """(edge index, index of the sending task within its operator, version of the membership)"""
 
+ORIGIN_VERSION: Final = 2
+
 Bundle = tuple[int, int, int, int, list[int] | None, list[Any], Origin | None, Sequence[Message | None] | None]
 """Tuples that go to one task together, with one ack id. The fields are named by the constants that follow."""
 
@@ -73,7 +75,7 @@ def feedback_message(edge: int, task: int, version: int, message: Message) -> Fe
 
 def is_feedback(item: Sequence[Any]) -> bool:
     """Whether this is a feedback message, not a bundle."""
-    return bool(item[0] == FEEDBACK)
+    return bool(item[EMISSION] == FEEDBACK)
 
 
 def has_feedback_messages(items: Iterable[Sequence[Any]]) -> bool:
@@ -83,7 +85,7 @@ def has_feedback_messages(items: Iterable[Sequence[Any]]) -> bool:
 
 def tuples_in(items: Iterable[Sequence[Any]]) -> int:
     """How many tuples these bundles hold. There may be feedback messages among them."""
-    return sum([len(item[VALUES]) for item in items if item[0] != FEEDBACK])
+    return sum([len(item[VALUES]) for item in items if item[EMISSION] != FEEDBACK])
 
 
 def some_of(bundle: Bundle, positions: Sequence[int], ack: int) -> Bundle:

@@ -18,6 +18,7 @@ from tailrace.core.bundles import (
     ATTACHED,
     FEEDBACK,
     ORIGIN,
+    ORIGIN_VERSION,
     VALUES,
     VERSION,
     Bundle,
@@ -158,7 +159,8 @@ class FeedbackReceiver:
         if not self._unreported:
             self._first_ns = self._clock()
         self._done.append(run)
-        self._unreported += len(run[1])
+        _, values, _, _ = run
+        self._unreported += len(values)
         self._unreported_ns += busy_ns
 
     @property
@@ -233,19 +235,20 @@ class FeedbackReceiver:
         if is_feedback(part):
             self._process(part[VERSION], self._heard, part, at_ns)
             return
-        self._queued += part[1]
-        if part[0] is not None:
-            self._process(part[0][2], self._received, part, at_ns)
+        origin, tuples, _ = part
+        self._queued += tuples
+        if origin is not None:
+            self._process(origin[ORIGIN_VERSION], self._received, part, at_ns)
 
     def _ended(self, run: Run, now_ns: int) -> None:
-        origin = run[0]
-        self._queued -= len(run[1])
+        origin, values, _, _ = run
+        self._queued -= len(values)
         if origin is None:
             return
-        if origin[2] == self.version:
+        if origin[ORIGIN_VERSION] == self.version:
             self._executed(run, now_ns)
         else:
-            self._process(origin[2], self._executed, run, now_ns)
+            self._process(origin[ORIGIN_VERSION], self._executed, run, now_ns)
 
     def _process(self, version: int, process: Callable[[Any, int], None], what: Any, now_ns: int) -> None:
         if version == self.version:
