@@ -14,7 +14,7 @@ READER = ("poll", "ready_ns", "done", "close")
 
 
 def split_names(source: str, given: Any) -> list[str]:
-    """The names of a source's splits, each a string of its own."""
+    """The names of a source's splits. Raises TopologyError unless they are different strings."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise TopologyError(
             f"splits() did not return names: source={source} returned={shorten(given)} type={type(given).__name__}, "
@@ -37,7 +37,7 @@ def split_names(source: str, given: Any) -> list[str]:
 
 
 def check_reader(source: str, split: str, reader: Any) -> None:
-    """Refuse what ``open`` returned unless it can be read from."""
+    """Raise TailraceError unless the object that ``open`` returned is a reader."""
     missing = [attribute for attribute in READER if not hasattr(reader, attribute)]
     if missing:
         raise TailraceError(
@@ -47,10 +47,10 @@ def check_reader(source: str, split: str, reader: Any) -> None:
 
 
 def checked(source: str, split: str, records: Any, limit: int) -> Sequence[Record]:
-    """What ``poll`` returned, if it is at most ``limit`` records with integers for offsets. Whether they increase shows
-    as they are read.
+    """The records that ``poll`` returned. Raises TailraceError unless they are records with integer offsets, at most
+    ``limit`` of them. The source task checks that offsets increase.
 
-    It is on the path of every record, so it looks at all types at once.
+    This is on the path of every record, so it looks at all types at once.
     """
     if not isinstance(records, Sequence) or isinstance(records, str | bytes):
         raise _not_records(source, split, records)
@@ -81,7 +81,7 @@ def _not_records(source: str, split: str, given: Any) -> TailraceError:
 
 
 def not_increasing(source: str, split: str, offset: int, low: int) -> TailraceError:
-    """An offset has come that is below the lowest that could follow."""
+    """The error for an offset that is below the lowest that could follow."""
     return TailraceError(
         f"offsets do not increase: source={source} split={split} offset={offset} lowest={low}, "
         "does each record have a higher offset than the one before, from where open() was told to begin?"

@@ -19,10 +19,13 @@ from tailrace.policy.techniques import NODE
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """Law: two workers find the same node group, or one of them does not act on the newest membership yet."""
+    """The workers of one machine that share a queue, each in one epoch.
+
+    Law: two workers compute the same node group, or one of them does not act on the newest membership yet.
+    """
 
     maker: int  # the worker that makes the queue
-    members: tuple[tuple[int, int], ...]  # (worker, epoch) of all that may put; those with tasks of the operator draw
+    members: tuple[tuple[int, int], ...]  # (worker, epoch); all may put, those with tasks of the operator draw
 
     def has(self, worker: int) -> bool:
         return any(member == worker for member, _ in self.members)
@@ -40,7 +43,7 @@ def node_group_of(plan: Plan, operator: OperatorPlan, members: Mapping[int, Memb
 
 
 def node_group_of_machine(members: Mapping[int, Member], worker: int) -> NodeGroup | None:
-    """All workers of a worker's machine. None if it is not there itself."""
+    """All workers on a worker's machine. None if the worker itself is no member."""
     own = members.get(worker)
     together = () if own is None else _of_machine(members, own)
     return NodeGroup(together[0][0], together) if together else None

@@ -1,6 +1,6 @@
-"""The placement problem of a plan: by its structure before a run, by what was measured during one.
+"""The placement problem of a plan, from its structure before a run, or from measurements during one.
 
-Tasks joined by ``local`` edges are to be together, as the plan has it.
+Tasks that are joined by ``local`` edges must be on one worker, as in the plan.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tailrace.policy.placement.problem import placement_problem
 
 
 def structure_problem(plan: Plan, nodes: Mapping[str, int], **constraints: Any) -> PlacementProblem:
-    """Off-line: who can talk to whom, and how much of what the sources emit if every operator passes on what it gets.
+    """Before a run: the traffic between tasks if every operator emits one tuple for each that it receives.
 
-    Each source emits one tuple a moment, shared by its tasks; every pair of tasks on an edge gets an equal part of what
-    the edge carries, and every task costs the same.
+    Each source emits at rate 1, divided among its tasks. Each pair of tasks on an edge gets an equal part of the edge's
+    traffic, and every task costs the same.
     """
     rate = [0.0] * len(plan.operators)
     fed = {edge.downstream for edge in plan.edges}
@@ -39,12 +39,12 @@ def measured_problem(
     cpu: Sequence[float],
     **constraints: Any,
 ) -> PlacementProblem:
-    """On-line: what each task sent to each, and the CPU it used, over the same time."""
+    """During a run: how much each task sent to each other, and the CPU that it used, over the same time."""
     return _problem(plan, nodes, sent, cpu, constraints)
 
 
 def _add_edge(plan: Plan, edge: EdgePlan, rate: float, traffic: dict[tuple[int, int], float]) -> float:
-    """Enter what an edge carries. Returns how much that is."""
+    """Add the traffic of an edge. Returns how much that is."""
     up, down = plan.operators[edge.upstream], plan.operators[edge.downstream]
     if edge.local:
         pairs = [(up.first_task + index, down.first_task + index) for index in range(up.tasks)]
