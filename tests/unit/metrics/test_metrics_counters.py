@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from tailrace.metrics.counters import COUNTERS, GAUGES, HISTOGRAMS, TaskCounters, TaskSnapshot, Totals
+from tailrace.metrics.counters import COUNTERS, GAUGES, HISTOGRAMS, TaskCounters, TaskSnapshot, TaskValues, Totals
 from tailrace.metrics.histogram import Histogram
 
 KEY = ("count", 2)
@@ -112,3 +112,9 @@ def test_reported_tasks_are_listed_in_order() -> None:
 def test_a_snapshot_under_the_wrong_key_is_refused() -> None:
     with pytest.raises(ValueError, match=r"snapshot of another task: key=\('split', 0\) snapshot=\('count', 2\)"):
         Totals().update(("split", 0), 1, counters().snapshot())
+
+
+def test_every_number_has_one_kind_and_a_meaning() -> None:
+    numbers = [value for value in fields(TaskValues) if value.name not in ("operator", "task", "worker")]
+    assert {value.metadata["kind"] for value in numbers} == {"counter", "gauge"}
+    assert all(value.metadata["meaning"] for value in numbers)
