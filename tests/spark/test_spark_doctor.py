@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 import tailrace as tr
 from kit.spark import Sessions
 from tailrace.spark.doctor import examine
-from tailrace.spark.probes import Books
+from tailrace.spark.probes import StatusStore
 from tailrace.testing.processes import wait_until
 
 CLUSTER = "local-cluster[3,1,1024]"
@@ -36,9 +36,9 @@ def cluster(sessions: Sessions) -> SparkSession:
 @pytest.fixture
 def executors(cluster: SparkSession) -> list[str]:
     """Their names. They are 0, 1 and 2 only where no earlier test of this session killed one."""
-    books = Books(cluster.sparkContext)
-    wait_until(lambda: len(books.executors()) == 3, 60, "three executors")
-    return sorted(books.executors(), key=int)
+    store = StatusStore(cluster.sparkContext)
+    wait_until(lambda: len(store.executors()) == 3, 60, "three executors")
+    return sorted(store.executors(), key=int)
 
 
 def test_every_executor_is_examined(cluster: SparkSession, executors: list[str]) -> None:
@@ -52,7 +52,7 @@ def test_every_executor_is_examined(cluster: SparkSession, executors: list[str])
 
 @pytest.mark.usefixtures("executors")
 def test_a_busy_executor_is_said_to_be_busy(cluster: SparkSession) -> None:
-    context, books = cluster.sparkContext, Books(cluster.sparkContext)
+    context, store = cluster.sparkContext, StatusStore(cluster.sparkContext)
 
     def stay(batches: Any) -> Iterator[Any]:  # in here, it is pickled by value
         time.sleep(600)
@@ -66,8 +66,8 @@ def test_a_busy_executor_is_said_to_be_busy(cluster: SparkSession) -> None:
     holder = threading.Thread(target=hold)
     holder.start()
     try:
-        wait_until(lambda: books.tasks("held"), 60, "the task to be placed")
-        (held,) = {task.executor for task in books.tasks("held")}
+        wait_until(lambda: store.tasks("held"), 60, "the task to be placed")
+        (held,) = {task.executor for task in store.tasks("held")}
         problems = {one.probed.executor.id: one.problems for one in examine(cluster).executors}
     finally:
         context.cancelJobGroup("held")

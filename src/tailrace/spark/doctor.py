@@ -1,4 +1,4 @@
-"""Can workers run here? Every reason why not, executor by executor, before a run has to find out."""
+"""Checks whether workers can run on a Spark session, and reports every obstacle, executor by executor."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ NAMES = {"java": "Java", "python": "Python"}
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. ``detail`` says what is there, or what to do about it."""
+    """The result of one check. ``detail`` says what was found, or what to do about it."""
 
     ok: bool
     what: str
     detail: str
-    advice: bool = False  # all is well here, but something nearby is not
+    advice: bool = False  # the check passed, but the detail holds advice about other sessions
 
     def to_json(self) -> dict[str, Any]:
         return {"ok": self.ok, "what": self.what, "detail": self.detail, "advice": self.advice}
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Examined:
-    """An executor, and all that keeps it from hosting workers."""
+    """A probed executor, and everything that keeps it from hosting workers."""
 
     probed: Probed
     problems: list[str]
@@ -50,7 +50,7 @@ class Examined:
 
     @property
     def findings(self) -> list[Finding]:
-        """A line for each problem, or one that tells what is there."""
+        """One finding for each problem; if there is none, one that lists slots and versions."""
         executor, report = self.probed.executor, self.probed.report
         # On a local Spark the one executor is in the driver, and Spark calls it that.
         name, host = ("", report["host"]) if executor.id == LOCAL and report else (f" {executor.id}", executor.host)
@@ -76,7 +76,7 @@ class Examined:
 
 @dataclass(frozen=True)
 class Diagnosis(Sequence[Finding]):
-    """Everything that was found. It reads as a sequence of findings, those of the executors last."""
+    """All findings, as a sequence. Those of the executors come last."""
 
     checks: list[Finding]
     executors: list[Examined]
@@ -109,13 +109,13 @@ def check_java() -> Finding:
 
 
 def check_plain_python(conf: Mapping[str, str]) -> Finding:
-    """Before a session of ours starts: the Python that one of the user's own would have."""
+    """Check the Python that a session started by the user would use. Call it before Tailrace starts one."""
     found = plain_python(conf)
     return Finding(True, "other sessions", found.words, advice=not found.fits)
 
 
 def examine(spark: SparkSession) -> Diagnosis:
-    """Look at everything a run on this session needs."""
+    """Check everything that a run on this session needs."""
     checks = [
         check_java(),
         Finding(True, "driver", f"Python {platform.python_version()}, tailrace {VERSION} ({sys.executable})"),
@@ -158,7 +158,7 @@ def _too_few(came: int, wanted: int | None) -> str:
 
 
 def examine_executors(spark: SparkSession, place: Place, wanted: int | None) -> list[Examined]:
-    """Send a probe to every executor, and judge what it brings back."""
+    """Send a probe to every executor, and compare its report with the driver."""
     with socket.create_server((place.bind, 0), backlog=128) as listener:
         everyone = probe_all(spark, (place.address, listener.getsockname()[1]), wanted)
     expected = Expected(platform.python_version().rpartition(".")[0], VERSION)
@@ -167,14 +167,14 @@ def examine_executors(spark: SparkSession, place: Place, wanted: int | None) -> 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the driver has, and executors should."""
+    """The versions of the driver, which executors must match."""
 
     python: str  # major.minor
     tailrace: str
 
 
 def judge(probed: Probed, place: Place, expected: Expected) -> list[str]:
-    """What is wrong with an executor."""
+    """The problems of an executor; none if workers can run there."""
     problems = _problems(probed.report, place, expected) if probed.report is not None else []
     if probed.error:
         problems.append(hopeless_cause(probed.error, probed.executor.host) or _failure(probed.error))
@@ -184,7 +184,7 @@ def judge(probed: Probed, place: Place, expected: Expected) -> list[str]:
 
 
 def _failure(error: str) -> str:
-    """A failure that has no sentence of its own. What Python said before it ended is in Spark's report."""
+    """Describes a failed probe of unknown cause, by the last line that Python printed if it did not start."""
     if said := re.search(r"Error from python worker:\n(.*?)\nPYTHONPATH was:", error, re.DOTALL):
         return f"Python does not start there: {said[1].strip().splitlines()[-1]}"
     return f"a probe failed: {explain(Exception(error))}"

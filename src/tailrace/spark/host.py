@@ -1,9 +1,9 @@
 """A host that runs each worker as a Spark job of its own, with one task that lasts as long as the worker.
 
-Not a barrier stage, where one lost task aborts the job, and not one job for all, because a task that never ends never
-resets Spark's count of its failures. A worker that dies is started again as a new job; what Spark itself tries again of
-the old one is refused, and ends. When a worker has left, Spark keeps its interpreter, idle, for the next Python task,
-as it does after any other job, and ends it after a minute.
+A barrier stage would not do, because one lost task aborts it; nor would one job for all workers, because a task that
+never ends never resets Spark's count of its failures. A worker that dies is restarted as a new job. If Spark itself
+retries the task of the old one, the coordinator refuses it, and it ends. After a worker has left, Spark keeps its idle
+interpreter for the next Python task, as after any other job, and ends it after a minute.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from tailrace.errors import ProtocolError, TailraceError
 from tailrace.runtime.driver.host import Exited
 from tailrace.runtime.links.auth import dial
 from tailrace.runtime.links.control import Bootstrap, ControlConnection
-from tailrace.spark.interrupts import spare, spare_no_more
+from tailrace.spark.interrupts import protect, unprotect
 from tailrace.spark.jobs import Jobs
 from tailrace.spark.slots import HELD
 from tailrace.spark.task import SCHEMA, entry
 from tailrace.version import VERSION
 
 LEAVE_S = 5.0
-"""How long jobs may take to end by themselves once their workers have left: it takes a few milliseconds."""
+"""How long jobs may take to end by themselves once their workers have left. It usually takes a few milliseconds."""
 
 CLOSE_S = 10.0
 """How long cancelled jobs may take to end. Spark kills their Python processes after two or three seconds."""
 
-GLANCE_S = 0.02
+POLL_S = 0.02
 
-BOOKS_S = 0.3
-"""Spark keeps its books a little behind the events."""
+STATUS_DELAY_S = 0.3
+"""How far Spark's status store may lag behind the events."""
 
 STOPPED = "the Spark session was stopped before the run; was spark.stop() called before run.stop()?"
 
 
 class SparkHost:
-    """Workers are tasks of Spark jobs."""
+    """A ``Host`` whose workers are tasks of Spark jobs."""
 
     def __init__(self, spark: SparkSession, run: str, name: str, slots: int) -> None:
-        """``slots`` is how many of ``HELD`` this host gives back when it is closed."""
+        """``slots`` were taken from ``HELD`` for this host, which returns them when it is closed."""
         self._spark = spark
         self._context = spark.sparkContext
         self._application = self._context.applicationId
@@ -56,7 +56,7 @@ class SparkHost:
         self._threads: dict[tuple[int, int], threading.Thread] = {}
         self._closed = False
         self._lock = threading.Lock()
-        spare(self._context, self._jobs)
+        protect(self._context, self._jobs)
 
     def start(self, bootstrap: Bootstrap, exited: Exited) -> None:
         place = (bootstrap.worker, bootstrap.epoch)
@@ -80,7 +80,7 @@ class SparkHost:
             exited(*place, hopeless or why)
 
     def _run_job(self, bootstrap: Bootstrap) -> str | None:
-        """Returns when the worker has left: None, or why there can be none."""
+        """Run the job until its worker has left. Returns None, or the reason why no worker can run there."""
         if self._closed:
             return None
         description = f"tailrace {self._name}: worker {bootstrap.worker}"
@@ -100,14 +100,14 @@ class SparkHost:
         return self._context._jsc is None or "SparkContext was shut down" in why or "stopped SparkContext" in why
 
     def abandon(self, worker: int, epoch: int) -> None:
-        """At once: as long as the old task is there it holds a slot, perhaps the one its successor needs."""
+        """Cancel the job at once: its task holds a slot, perhaps the one that its successor needs."""
         with self._lock:
             known = (worker, epoch) in self._threads
         if known:
             self._jobs.cancel(worker, epoch)
 
     def close(self) -> None:
-        """Workers have left or were abandoned. Their jobs are over, and their tasks too, when this returns."""
+        """Wait for all jobs and their tasks to end. The workers must have left or been abandoned."""
         if self._closed:
             return
         self._closed = True
@@ -118,61 +118,61 @@ class SparkHost:
                 self._jobs.cancel(worker, epoch)
             wait_for(lambda: not self._threads, CLOSE_S)
         wait_for(lambda: not self._jobs.tasks_left(), CLOSE_S)
-        spare_no_more(self._context, self._jobs)
+        unprotect(self._context, self._jobs)
         HELD.give_back(self._application, self._slots)
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
-    """Whether it came true in time."""
+    """Poll until the condition holds. False if it does not within the timeout."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(GLANCE_S)
+        time.sleep(POLL_S)
     return True
 
 
 def give_up(bootstrap: Bootstrap, why: str) -> bool:
-    """Fail the run in the worker's name: to start the worker again would not help.
+    """Fail the run on behalf of a worker that cannot be started, because starting it again would not help.
 
-    True if the coordinator has been told; that the connection then ends tells it that the worker is gone.
+    True if the coordinator got the message. It also learns that the worker is gone, because the connection then ends.
     """
     hello = {"role": "worker", "worker": bootstrap.worker, "epoch": bootstrap.epoch}
     try:
         contact = dial(bootstrap.address, bootstrap.secret, hello)
     except (OSError, ProtocolError):
         return False  # the run is over, or has replaced this worker
-    line = ControlConnection(contact.connection, contact.seals)
+    control = ControlConnection(contact.connection, contact.seals)
     try:
-        line.send(Failed(bootstrap.worker, bootstrap.epoch, TailraceError(why)))
+        control.send(Failed(bootstrap.worker, bootstrap.epoch, TailraceError(why)))
     except OSError:
         return False
     finally:
-        line.close()
+        control.close()
     return True
 
 
 def explain(error: BaseException) -> str:
-    """The one line of a Spark error that says what happened. Py4J's begins with a call that nobody has made."""
+    """The line of a Spark error that says what happened. In Py4J errors it comes after the name of an internal call."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
     return (causes or lines or [type(error).__name__])[0][:300]
 
 
 def host_of_failure(context: Any, group: str) -> str:
-    """Where the last task of a job group ran. PySpark's errors do not say it; Spark's own books do, soon after."""
-    time.sleep(BOOKS_S)
+    """The host of a job group's last task, from Spark's status store: PySpark's errors do not name it. Or empty."""
+    time.sleep(STATUS_DELAY_S)
     try:
         tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
         job = tracker.getJobInfo(max(tracker.getJobIdsForGroup(group)))
         tasks = store.taskList(max(job.stageIds), 0, 100)
         return str(tasks.apply(tasks.size() - 1).host())
-    except Exception:  # the books are for people, and promise nothing
+    except Exception:  # the status store is not a public interface
         return ""
 
 
 def hopeless_cause(text: str, host: str = "", python: str = "") -> str | None:
-    """What Spark's report of a failed job says about an executor that can never run a worker, in one sentence."""
+    """If Spark's report of a failed job shows that the executor can never run a worker, why, in one sentence."""
     where = re.search(r"\((\S+) executor (?:driver|\d+)\)", text)
     host = where[1] if where else host
     executor = f"executor={host} " if host else ""

@@ -1,8 +1,8 @@
-"""Ctrl-C and workers. PySpark's own handler cancels all jobs of the context, and a worker is one.
+"""Protects workers from Ctrl-C: PySpark's handler cancels all jobs of the context, and each worker is one.
 
-Then workers would die, and be started again, under a run that is just about to drain. So, as long as a run goes on,
-``cancelAllJobs`` of its context spares workers. It is the method that is replaced, not the handler: that can be done,
-and undone at the run's end, from any thread, and whatever else a user runs is still cancelled.
+Without this, workers would die and be restarted while their run is about to drain. As long as a run is active,
+``cancelAllJobs`` of its context is therefore replaced by a method that leaves its jobs out. Other jobs of the user are
+still cancelled. A method, unlike a signal handler, can be replaced and restored from any thread.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ _lock = threading.Lock()
 
 
 class CancelOthers:
-    """Cancels all jobs of a context but those of runs."""
+    """Replaces ``cancelAllJobs``: cancels all jobs of a context except those of active runs."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
         self.runs: list[Jobs] = []
 
     def __call__(self) -> None:
-        active = set(self._context.statusTracker().getActiveJobsIds())  # before ours: whoever is in here has a group
+        # Read before the jobs of runs: a job that is active by now has been registered with its run.
+        active = set(self._context.statusTracker().getActiveJobsIds())
         for job in sorted(active.difference(*(jobs.ids() for jobs in tuple(self.runs)))):
             self._context._jsc.sc().cancelJob(job)
 
 
-def spare(context: Any, jobs: Jobs) -> None:
-    """From now on, whoever cancels all jobs of this context does not mean these."""
+def protect(context: Any, jobs: Jobs) -> None:
+    """Exempt these jobs from ``cancelAllJobs`` of the context until ``unprotect``."""
     with _lock:
-        stand_in = vars(context).setdefault(_METHOD, CancelOthers(context))
-        stand_in.runs.append(jobs)
+        replacement = vars(context).setdefault(_METHOD, CancelOthers(context))
+        replacement.runs.append(jobs)
 
 
-def spare_no_more(context: Any, jobs: Jobs) -> None:
+def unprotect(context: Any, jobs: Jobs) -> None:
     with _lock:
-        stand_in = vars(context)[_METHOD]
-        stand_in.runs.remove(jobs)
-        if not stand_in.runs:
+        replacement = vars(context)[_METHOD]
+        replacement.runs.remove(jobs)
+        if not replacement.runs:
             delattr(context, _METHOD)

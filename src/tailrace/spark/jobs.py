@@ -1,7 +1,7 @@
-"""The Spark jobs of one run: one for each epoch of a worker, in a job group of its own, by which Spark's books know it.
+"""The Spark jobs of one run: one for each epoch of a worker, in a job group of its own, by which it can be found.
 
-A job is over before its task is: a cancelled one ends for the driver at once, while its task still runs its last
-listeners on the executor. A session that is stopped at that moment logs a stack trace; hence ``tasks_left``.
+A job can be over before its task is: a cancelled job ends for the driver at once, while its task still runs completion
+listeners on the executor. A session that is stopped at that moment logs a stack trace; ``tasks_left`` prevents that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Jobs:
-    """Remembers which groups may still have tasks. In a session that has been stopped, none are left."""
+    """Tracks the job groups that may still have tasks. A session that has been stopped has none."""
 
     def __init__(self, context: Any, run: str) -> None:
         self._context = context
@@ -20,7 +20,7 @@ class Jobs:
         self._lock = threading.Lock()
 
     def begin(self, worker: int, epoch: int, description: str) -> None:
-        """What this thread submits from now on is the job of this epoch."""
+        """Assign jobs that the calling thread submits from now on to the group of this epoch."""
         with self._lock:
             self._places.add((worker, epoch))
         self._context.setJobGroup(self.group(worker, epoch), description)
@@ -32,10 +32,10 @@ class Jobs:
         try:
             self._context.cancelJobGroup(self.group(worker, epoch))
         except Exception:
-            pass  # the session has been stopped, and all its jobs with it
+            pass  # the session has been stopped, which ended all its jobs
 
     def tasks_left(self) -> bool:
-        """Whether an executor still runs a task of ours."""
+        """Whether an executor still runs a task of these jobs."""
         with self._lock:
             places = set(self._places)
         over = {place for place in places if self._is_over(self.group(*place))}
@@ -44,14 +44,17 @@ class Jobs:
         return over != places
 
     def ids(self) -> set[int]:
-        """Of the jobs that may not be over, as Spark numbers them."""
+        """Spark's ids of the jobs that may not be over."""
         with self._lock:
             places = set(self._places)
         tracker = self._context.statusTracker()
         return {job for place in places for job in tracker.getJobIdsForGroup(self.group(*place))}
 
     def _is_over(self, group: str) -> bool:
-        """By Spark's books, which may leave out the tasks of a job that runs, but not of one that has ended."""
+        """Whether a group has neither jobs nor tasks left.
+
+        Spark's status tracker may miss tasks of a running job, but not of one that has ended: hence both are checked.
+        """
         try:
             tracker = self._context.statusTracker()
             jobs = [job for number in tracker.getJobIdsForGroup(group) if (job := tracker.getJobInfo(number))]

@@ -1,7 +1,7 @@
-"""The Python that a session of the user's own would give to its executors, seen from this machine.
+"""Finds the Python that executors would use in a session started by the user, as far as this machine can tell.
 
-A session that Tailrace starts uses the interpreter that runs it. A plain one uses ``PYSPARK_PYTHON``, or else whatever
-``python3`` is first on the path, which inside an environment that is not activated is another one, without Tailrace.
+A session that Tailrace starts uses the current interpreter. Any other uses ``PYSPARK_PYTHON``, or else the first
+``python3`` on the path. If a virtual environment is in use but not activated, that one does not have Tailrace.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from dataclasses import dataclass
 from tailrace.version import VERSION
 
 LOOK_S = 20.0
-"""For an interpreter to start and to import the package on a busy machine."""
+"""How long an interpreter may take to start and import the package on a busy machine."""
 
 _LOOK = """
 import json, platform
-told = {"python": platform.python_version(), "tailrace": "", "missing": ""}
+found = {"python": platform.python_version(), "tailrace": "", "missing": ""}
 try:
     import tailrace, pyarrow, cloudpickle
-    told["tailrace"] = tailrace.__version__
+    found["tailrace"] = tailrace.__version__
 except Exception as error:
-    told["missing"] = f"{type(error).__name__}: {error}"
-print(json.dumps(told))
+    found["missing"] = f"{type(error).__name__}: {error}"
+print(json.dumps(found))
 """
 
 
 @dataclass(frozen=True)
 class PlainPython:
-    """``fits``: workers could run with it. ``words`` say what it is, and what to do if it does not."""
+    """``fits``: whether workers could run with it. ``words``: what it is, and what to do if it does not fit."""
 
     fits: bool
     words: str
 
 
 def plain_python(conf: Mapping[str, str]) -> PlainPython:
-    """Look at it. To be called before a session of ours sets ``PYSPARK_PYTHON``."""
+    """Find and check it. Call this before Tailrace starts a session, which sets ``PYSPARK_PYTHON``."""
     name, origin = _choice(conf)
     remedy = f"set PYSPARK_PYTHON={sys.executable} before you start one"
     path = shutil.which(name)
@@ -48,16 +48,16 @@ def plain_python(conf: Mapping[str, str]) -> PlainPython:
         return PlainPython(False, f"a session of your own would find no Python: {origin}; {remedy}")
     if path == sys.executable:
         return PlainPython(True, f"a session of your own would use this Python too ({origin})")
-    told, problem = _look_at(path)
+    found, problem = _look_at(path)
     if not problem:
         return PlainPython(True, f"a session of your own would use {path}, which has what workers need ({origin})")
-    version = f" (Python {told['python']})" if told else ""
+    version = f" (Python {found['python']})" if found else ""
     other = f"a session of your own would use another Python than this one: {origin} at {path}{version}"
     return PlainPython(False, f"{other}: {problem}; {remedy}")
 
 
 def _choice(conf: Mapping[str, str]) -> tuple[str, str]:
-    """What to run, and who says so."""
+    """The interpreter, and the setting that chose it."""
     set_by_conf, set_by_variable = conf.get("spark.pyspark.python"), os.environ.get("PYSPARK_PYTHON")
     if set_by_conf:
         return set_by_conf, f"spark.pyspark.python={set_by_conf}"
@@ -67,20 +67,20 @@ def _choice(conf: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _look_at(path: str) -> tuple[dict[str, str], str]:
-    """What it has, and what is wrong with it."""
+    """The versions that an interpreter has, and what is wrong with it."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     try:
         run = subprocess.run(
             [path, "-c", _LOOK], capture_output=True, text=True, timeout=LOOK_S, check=True, cwd="/", env=environment
         )
-        told: dict[str, str] = json.loads(run.stdout)
+        found: dict[str, str] = json.loads(run.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return {}, f"it does not run: {type(error).__name__}"
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if told["python"].rpartition(".")[0] != ours:
-        return told, f"this one is {ours}"
-    if told["missing"]:
-        return told, f"it lacks what workers need: {told['missing']}"
-    if told["tailrace"] != VERSION:
-        return told, f"it has tailrace {told['tailrace']}, this one {VERSION}"
-    return told, ""
+    if found["python"].rpartition(".")[0] != ours:
+        return found, f"this one is {ours}"
+    if found["missing"]:
+        return found, f"it lacks what workers need: {found['missing']}"
+    if found["tailrace"] != VERSION:
+        return found, f"it has tailrace {found['tailrace']}, this one {VERSION}"
+    return found, ""

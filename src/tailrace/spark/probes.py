@@ -1,7 +1,7 @@
-"""Probes look at executors from the inside. Spark places tasks as it likes, so it takes some to reach every executor.
+"""Probes examine executors from the inside. Spark decides where tasks run, so reaching every executor takes several.
 
-Each probe is a job of its own: were they tasks of one job, an executor that fails them at once would end it before the
-others have answered. Which executor a probe was on, and which one failed it, Spark's books tell.
+Each probe is a job of its own: if they were tasks of one job, an executor that fails at once would end it before the
+others have answered. Spark's status store tells on which executor a probe ran or failed.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 PROBE_S = 60.0
-"""For all probes: a cold executor starts an interpreter first, and its slots may be busy."""
+"""Timeout of all probes together: an executor may have to start an interpreter first, and its slots may be busy."""
 
 LINGER_S = 0.5
-"""A probe stays so long in its slot, so that the next one goes to another."""
+"""How long a probe occupies its slot, so that Spark places the next one elsewhere."""
 
 MOST_PROBES = 64
-"""At a time. Each costs the driver a thread; where there are more slots, several rounds find all executors."""
+"""Probes at a time: each needs a thread on the driver. If there are more slots, several rounds reach all executors."""
 
 VAIN_ROUNDS = 3
-"""So many in a row that reach no further executor: those left have no slot to give."""
+"""Stop after this many rounds in a row without a new executor: the others have no free slot."""
 
-BOOKS_S = 5.0
-"""How long to wait for Spark to write down where a probe was. It takes some milliseconds."""
+STATUS_DELAY_S = 5.0
+"""How long to wait until Spark's status store lists a probe. It usually takes some milliseconds."""
 
-GLANCE_S = 0.05
+POLL_S = 0.05
 
 JAVA = "reflect('java.lang.System', 'getProperty', 'java.version') AS java"
-"""Asked in the executor's JVM, on the way to its Python."""
+"""SQL expression for the Java version, evaluated in the executor's JVM before its Python."""
 
 LOCAL = "driver"
-"""What Spark calls the one executor of a local master; elsewhere, the driver itself, which runs no tasks."""
+"""Spark's id for the only executor of a local master. On a cluster it is the driver, which runs no tasks."""
 
 Report = dict[str, str]
 
 
 @dataclass(frozen=True)
 class Executor:
-    """One that is there, by Spark's books."""
+    """An executor, as listed in Spark's status store."""
 
     id: str
     host: str
@@ -54,7 +54,7 @@ class Executor:
 
 @dataclass(frozen=True)
 class Probed:
-    """An executor and what its probe reported; or else why there is no report."""
+    """An executor with the report of its probe, or the error if the probe failed."""
 
     executor: Executor
     report: Report | None
@@ -62,36 +62,36 @@ class Probed:
 
 
 def probe_all(spark: SparkSession, address: tuple[str, int], expected: int | None) -> list[Probed]:
-    """Every executor, in the order of their ids. ``address``: of the driver; ``expected``: how many there should be."""
-    books = Books(spark.sparkContext)
+    """Probe every executor, in the order of ids. ``address``: the driver's; ``expected``: how many there should be."""
+    store = StatusStore(spark.sparkContext)
     deadline = time.monotonic() + PROBE_S
-    _wait(lambda: len(books.executors()) >= (expected or 1), deadline)
+    _wait(lambda: len(store.executors()) >= (expected or 1), deadline)
     function = probe(*address, LINGER_S)
     reports: dict[str, Report] = {}
     errors: dict[str, str] = {}
     vain = 0
     while time.monotonic() < deadline and vain < VAIN_ROUNDS:
         known = len(reports.keys() | errors.keys())
-        _round(spark, books, function, deadline, reports, errors)
+        _round(spark, store, function, deadline, reports, errors)
         vain = vain + 1 if len(reports.keys() | errors.keys()) == known else 0
-        if books.executors().keys() <= reports.keys() | errors.keys():
+        if store.executors().keys() <= reports.keys() | errors.keys():
             break
     gone = {name: Executor(name, "", 0) for name in errors}
-    executors = sorted({**gone, **books.executors()}.values(), key=lambda executor: (len(executor.id), executor.id))
+    executors = sorted({**gone, **store.executors()}.values(), key=lambda executor: (len(executor.id), executor.id))
     return [Probed(executor, reports.get(executor.id), errors.get(executor.id, "")) for executor in executors]
 
 
 def _round(
     spark: SparkSession,
-    books: Books,
+    store: StatusStore,
     function: Any,
     deadline: float,
     reports: dict[str, Report],
     errors: dict[str, str],
 ) -> None:
-    """As many probes as there are slots, at the same time. What they find is added to ``reports`` and ``errors``."""
+    """Send as many probes as there are slots, concurrently. Adds their results to ``reports`` and ``errors``."""
     group = f"tailrace-doctor-{uuid.uuid4().hex[:8]}"
-    slots = sum(executor.slots for executor in books.executors().values())
+    slots = sum(executor.slots for executor in store.executors().values())
     found: list[Report] = []
     threads = [
         threading.Thread(target=_send, args=(spark, group, function, found), name="tailrace-doctor", daemon=True)
@@ -103,8 +103,8 @@ def _round(
         thread.join(max(0.0, deadline - time.monotonic()))
     spark.sparkContext.cancelJobGroup(group)
     by_task = {int(report["task"]): report for report in tuple(found)}
-    _wait(lambda: by_task.keys() <= {task.id for task in books.tasks(group)}, time.monotonic() + BOOKS_S)
-    for task in books.tasks(group):
+    _wait(lambda: by_task.keys() <= {task.id for task in store.tasks(group)}, time.monotonic() + STATUS_DELAY_S)
+    for task in store.tasks(group):
         if task.id in by_task:
             reports[task.executor] = by_task[task.id]
         elif task.error:
@@ -117,35 +117,35 @@ def _send(spark: SparkSession, group: str, function: Any, found: list[Report]) -
         (row,) = spark.range(0, 1, 1, 1).selectExpr(JAVA).mapInArrow(function, "report string").collect()
         found.append(json.loads(row.report))
     except Exception:
-        pass  # in the books, and there with the executor
+        pass  # the status store has the error, with the executor
 
 
 def _wait(condition: Callable[[], bool], deadline: float) -> None:
     while not condition() and time.monotonic() < deadline:
-        time.sleep(GLANCE_S)
+        time.sleep(POLL_S)
 
 
-# -- Spark's books
+# -- Spark's status store
 
 
 @dataclass(frozen=True)
 class Task:
-    """One attempt. ``error`` is empty unless it failed."""
+    """One attempt at a task. ``error`` is empty unless it failed."""
 
     id: int
     executor: str
     error: str
 
 
-class Books:
-    """What Spark has written down about executors and tasks, as its web interface shows it."""
+class StatusStore:
+    """Executors and tasks in Spark's status store, which its web interface shows."""
 
     def __init__(self, context: Any) -> None:
         self._tracker = context.statusTracker()
         self._store = context._jsc.sc().statusStore()
 
     def executors(self) -> dict[str, Executor]:
-        """Those that are alive."""
+        """The executors that are alive, by id."""
         found = {}
         for entry in _each(self._store.executorList(True)):
             if entry.maxTasks() > 0 or entry.id() != LOCAL:
@@ -154,7 +154,7 @@ class Books:
         return found
 
     def tasks(self, group: str) -> list[Task]:
-        """Attempts that a job group has made so far."""
+        """The task attempts of a job group so far."""
         jobs = [self._tracker.getJobInfo(job) for job in self._tracker.getJobIdsForGroup(group)]
         stages = [stage for job in jobs if job is not None for stage in job.stageIds]
         return [_task(entry) for stage in stages for entry in _each(self._store.taskList(stage, 0, 1_000))]
@@ -166,7 +166,7 @@ def _task(entry: Any) -> Task:
 
 
 def _each(sequence: Any) -> Iterator[Any]:
-    """The elements of a Scala sequence."""
+    """Iterates over a Scala sequence."""
     for index in range(sequence.size()):
         yield sequence.apply(index)
 
@@ -175,7 +175,7 @@ def _each(sequence: Any) -> Iterator[Any]:
 
 
 def probe(address: str, port: int, linger_s: float) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The function of ``mapInArrow``; pickled by value, as an executor may have no tailrace."""
+    """The function for ``mapInArrow``. It is pickled by value, because an executor may not have tailrace."""
 
     def task(batches: Iterable[Any]) -> Iterator[Any]:
         import importlib

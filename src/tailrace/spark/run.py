@@ -26,8 +26,8 @@ EVERYWHERE = "0.0.0.0"
 HOST, BIND = "spark.driver.host", "spark.driver.bindAddress"
 
 ENCRYPTS = ("spark.network.crypto.enabled", "spark.authenticate.enableSaslEncryption", "spark.ssl.rpc.enabled")
-"""What has Spark encrypt what goes between its processes. ``spark.authenticate`` alone only keeps strangers out, as the
-run's secret does; ``spark.io.encryption.enabled`` is for its files."""
+"""Settings that make Spark encrypt its network traffic. ``spark.authenticate`` alone only authenticates peers, as the
+run's secret does; ``spark.io.encryption.enabled`` is about files."""
 
 logger = logging.getLogger("tailrace")
 
@@ -37,7 +37,7 @@ TECHNIQUES: dict[str, Callable[[str], Any]] = {
     "shared_queues": str,
     "send": named_send,
 }
-"""How the Spark configuration writes down what is on in a ``Tail``."""
+"""Settings of the Spark configuration that make up a ``Tail``."""
 
 CONNECT = "Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession?"
 STOPPED = "the Spark session has been stopped: workers need one that runs; was spark.stop() called?"
@@ -61,7 +61,7 @@ def launch_on_spark(topology: Topology, spark: Any, options: RunOptions) -> Host
 
 
 def check_session(spark: Any) -> None:
-    """Raises TopologyError unless it can host workers."""
+    """Raise TopologyError if this session cannot host workers."""
     kind = type(spark)
     if "connect" in kind.__module__.split("."):
         raise TopologyError(CONNECT)
@@ -72,12 +72,12 @@ def check_session(spark: Any) -> None:
 
 
 def configuration(spark: Any) -> dict[str, str]:
-    """All of the session's, whether set at the start or since."""
+    """The whole configuration of a session, including what was set after its start."""
     return {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
 
 
 def slots_of(spark: Any) -> int | None:
-    """How many tasks the session's executors can run at a time, if that can be known."""
+    """How many tasks the session's executors can run at a time; None if that is not known."""
     context = spark.sparkContext
     processors = int(context._jvm.java.lang.Runtime.getRuntime().availableProcessors())
     return total_slots(context.master, configuration(spark), processors)
@@ -87,7 +87,7 @@ def slots_of(spark: Any) -> int | None:
 
 
 def options_in(conf: Mapping[str, str]) -> dict[str, Any]:
-    """Options of a run that the Spark configuration sets: ``spark.tailrace.maxPending`` is ``max_pending``."""
+    """Run options from the Spark configuration: ``spark.tailrace.maxPending`` sets ``max_pending``."""
     kinds = {field.name: str(field.type) for field in fields(RunSettings) if field.name != "tail"}
     found: dict[str, Any] = {}
     techniques: dict[str, Any] = {}
@@ -127,7 +127,10 @@ def _parse(key: str, text: str, kind: str) -> Any:
 
 
 def place_of(master: str, conf: Mapping[str, str]) -> Place:
-    """Where executors reach the driver. Behind an address that is not this machine's own, listen on all, and say so."""
+    """Where executors reach the driver.
+
+    If that address is not one of this machine, listen on all interfaces, with a warning.
+    """
     if is_local(master):
         return LOOPBACK
     address = conf.get(HOST, "127.0.0.1")
@@ -155,7 +158,7 @@ def why_not_bind(address: str) -> OSError | None:
 
 
 def check_encryption(master: str, conf: Mapping[str, str], plaintext: bool) -> None:
-    """Raises OptionError if Spark is told to encrypt what goes over the network, unless the user has said otherwise."""
+    """Raise OptionError if Spark is configured to encrypt its network traffic, unless ``plaintext`` is allowed."""
     told = [key for key in ENCRYPTS if conf.get(key, "").lower() == "true"]
     if not told or plaintext or is_local(master):
         return

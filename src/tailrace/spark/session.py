@@ -1,4 +1,4 @@
-"""A Spark session on this machine that needs no configuration."""
+"""Starts Spark sessions with settings that suit Tailrace, and finds their Java."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tailrace.spark.slots import is_local
 
 JAVA_NEEDED = 17
 JAVA_S = 30.0
-"""``java -version`` takes a fraction of a second, on a machine that does something else too perhaps a few."""
+"""Timeout of ``java -version``, which takes a fraction of a second, or a few on a busy machine."""
 
 MOST_SLOTS = 10_000
 SLOTS_AT_LEAST = 4
-"""A worker holds its slot as long as it lives, and Spark's own jobs want some too; slots may exceed the cores."""
+"""Each worker occupies a slot for its lifetime, and Spark's own jobs need some too. Slots may outnumber the cores."""
 
 FAILURES = 8
-"""Plain ``local[N]`` allows a task no failure at all."""
+"""Failures allowed per task. Plain ``local[N]`` allows none."""
 
-# What Spark reports of a killed worker, stack trace and all, the run reports in its own words. The gateway's level must
-# be the root's, or Spark changes that and says so.
+# Silences Spark's stack traces of killed workers, which the run reports itself. The gateway's level must equal the
+# root's, or Spark changes it and logs that.
 QUIET = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -100,7 +100,7 @@ def local_session(
 
 
 def open_session(master: str, conf: Mapping[str, str], app_name: str = "tailrace") -> SparkSession:
-    """A session with this master, for the command line. What Spark logs of lost workers the run tells in its words."""
+    """A session with this master, for the command line. Spark's log of lost workers is off: the run reports them."""
     if is_local(master):
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": "false", **conf}
@@ -124,7 +124,7 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> SparkSess
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """A first Ctrl-C waits for the end of the block. In the midst of its start, PySpark would leave a JVM behind."""
+    """Delay a first Ctrl-C until the end of the block: interrupted while starting, PySpark would leave a JVM behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -144,7 +144,7 @@ def interrupts_held() -> Iterator[None]:
 
 
 def running_session() -> SparkSession | None:
-    """The session of this process, if it has one that has not been stopped."""
+    """The active session of this process, or None."""
     session = SparkSession._instantiatedSession
     if session is None or session._sc._jsc is None:
         return None
@@ -152,13 +152,13 @@ def running_session() -> SparkSession | None:
 
 
 def _let_interrupts_be() -> None:
-    """PySpark has Ctrl-C cancel all jobs, and with them every worker: then nothing could be drained any more."""
+    """Remove PySpark's handler of Ctrl-C, which cancels all jobs, and so every worker: the run could not be drained."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def java_problem() -> str | None:
-    """Why Spark could not start a JVM here, in one sentence."""
+    """Why Spark cannot start a JVM on this machine, in one sentence; None if it can."""
     java = find_java()
     home = os.environ.get("JAVA_HOME")
     if java is None:
@@ -180,7 +180,7 @@ def find_java() -> str | None:
 
 
 def java_version(java: str) -> tuple[int | None, str]:
-    """Its major version, 8 for what calls itself 1.8, and what it said."""
+    """The major version (8 for 1.8; None if unknown), and the first line that ``java -version`` printed."""
     try:
         run = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

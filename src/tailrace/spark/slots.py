@@ -1,4 +1,4 @@
-"""How many workers a Spark application has room for: each one holds a slot as long as it lives."""
+"""How many workers a Spark application has room for. Each worker occupies a slot for its lifetime."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def is_local(master: str) -> bool:
 
 
 def total_slots(master: str, conf: Mapping[str, str], processors: int) -> int | None:
-    """Of the whole application; None where only its cluster manager knows, or where it may yet grow."""
+    """The slots of the whole application; None if only the cluster manager knows, or if it may still grow."""
     executors = _executors(master, conf, processors)
     cpus = float(conf.get("spark.task.cpus", "1"))
     return None if executors is None else executors.number * int(executors.cores / cpus)
 
 
 def executors_wanted(master: str, conf: Mapping[str, str]) -> int | None:
-    """How many executors the application has asked for; None where that is left to the cluster."""
+    """How many executors the application has requested; None if the cluster decides."""
     standalone = master.startswith("spark://") and "spark.executor.cores" not in conf
     executors = None if standalone else _executors(master, conf, 1)
     return None if executors is None else executors.number
 
 
 class _Executors(NamedTuple):
-    """All alike. A task runs within one: cores that are left over in several do not make up a slot."""
+    """Identical executors. A task runs within one, so leftover cores of several do not add up to a slot."""
 
     number: int
     cores: int
@@ -45,7 +45,7 @@ def _executors(master: str, conf: Mapping[str, str], processors: int) -> _Execut
     if local := _LOCAL.fullmatch(master):
         return _Executors(1, processors if local[1] == "*" else int(local[1] or 1))
     if cluster := _LOCAL_CLUSTER.fullmatch(master):
-        # How many smaller ones fit on a node is also a question of memory.
+        # With ``spark.executor.cores``, the number of executors per node also depends on memory.
         return _Executors(int(cluster[1]), int(cluster[2])) if cores is None else None
     if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
         return None
@@ -57,9 +57,10 @@ def _executors(master: str, conf: Mapping[str, str], processors: int) -> _Execut
 
 
 def _standalone(conf: Mapping[str, str], cores: int | None) -> _Executors | None:
-    """Unless told otherwise an executor takes all cores of its node, of which we know nothing.
+    """Executors of a standalone cluster.
 
-    Then only tasks of one core, which leave none over, can be counted.
+    By default an executor takes all cores of its node, whose number is unknown. Slots can then be counted only for
+    tasks of one core, which leave no core over.
     """
     if "spark.cores.max" not in conf:
         return None
@@ -70,14 +71,14 @@ def _standalone(conf: Mapping[str, str], cores: int | None) -> _Executors | None
 
 
 class Held:
-    """Slots that runs of this process hold or have asked for, by Spark application."""
+    """Counts the slots that runs of this process hold or have requested, by Spark application."""
 
     def __init__(self) -> None:
         self._slots: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def take(self, application: str, workers: int, total: int | None, master: str) -> None:
-        """Raises OptionError if there are too few left: the workers would wait for slots in vain."""
+        """Reserve slots. Raises OptionError if too few are left: the workers would wait for them in vain."""
         with self._lock:
             held = self._slots[application]
             if total is not None and workers > total - held:

@@ -1,4 +1,4 @@
-"""What runs inside a Spark task: the task's Python process becomes a worker until it is let go.
+"""The function that runs inside a Spark task: its Python process becomes a worker until the coordinator dismisses it.
 
 This module is imported on executors, so it imports nothing of Spark.
 """
@@ -19,18 +19,18 @@ from tailrace.runtime.links.control import A_COPY, Bootstrap
 from tailrace.runtime.worker.process import serve
 
 SCHEMA = "why string"
-"""Of the control result: why no worker can be here, or null. Kept trivial: a column of another type than announced
-fails obscurely in the JVM."""
+"""Schema of the task's result: why no worker can run there, or null. Kept trivial, because a column of another type
+than declared causes obscure failures in the JVM."""
 
 LOOK_S = 1.0
-"""How often a copy looks whether the run goes on."""
+"""How often a speculative copy checks whether the run is still active."""
 
 
 def entry(bootstrap: Bootstrap, path: list[str], version: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The function of ``mapInArrow``. Whatever it is given, it yields one row, at the end.
+    """The function for ``mapInArrow``. It ignores its input and yields one row, at the end.
 
-    It is pickled by value, being a local function, and looks for the package before it needs it: so it can say what is
-    wrong on an executor that has none, or another one.
+    As a local function it is pickled by value, and it checks for the package before using it. It can therefore report
+    an executor that lacks the package or has another version.
     """
     pickled = pickle.dumps(bootstrap)
     driver = f"driver={version} driver_python={sys.executable}"
@@ -64,7 +64,7 @@ def entry(bootstrap: Bootstrap, path: list[str], version: str) -> Callable[[Iter
 
 
 def as_worker(pickled: bytes) -> None:
-    """Be a worker until let go, and leave the process to Spark as it was: Spark keeps it for other tasks."""
+    """Run a worker until it is dismissed, and restore the process afterwards: Spark reuses it for other tasks."""
     bootstrap: Bootstrap = pickle.loads(pickled)
     switch_s, on_interrupt = sys.getswitchinterval(), signal.getsignal(signal.SIGINT)
     try:
@@ -73,7 +73,7 @@ def as_worker(pickled: bytes) -> None:
         if A_COPY in str(refusal):
             outlast(bootstrap)
     except (OSError, ProtocolError):
-        pass  # the run is over, or this attempt is older than the coordinator's memory of it
+        pass  # the run is over, or a retry by Spark of an old epoch was refused
     finally:
         gc.unfreeze()
         sys.setswitchinterval(switch_s)
@@ -81,7 +81,7 @@ def as_worker(pickled: bytes) -> None:
 
 
 def outlast(bootstrap: Bootstrap) -> None:
-    """A copy that Spark started on speculation must not end before the original, or Spark would kill that one."""
+    """Wait for the end of the run, in a speculative copy: if it ended first, Spark would kill the original task."""
     hello = {"role": "worker", "worker": bootstrap.worker, "epoch": bootstrap.epoch}
     while True:
         try:

@@ -1,8 +1,8 @@
 """The log of a stream: which range of the data source's offsets each batch covers. One small file a batch.
 
-A batch is written before its first row is emitted, and never changes. Its file is made by a hard link, which fails
-if the name is there: of two readers that plan the same batch, the first wins and the other one takes over its plan.
-So it does no harm when a reader that was declared dead still plans.
+A batch is written before its first row is emitted, and never changes. Its file is created by a hard link, which fails
+if the name exists: of two readers that plan the same batch, the first wins and the other adopts its plan. A reader that
+was declared dead and still plans therefore does no harm.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tailrace.errors import TailraceError, shorten
 from tailrace.runtime.connectors.commits.disk import make_directory, sync_directory, write_file
 
 Offset = Any
-"""An offset of the data source: whatever JSON can say."""
+"""An offset of the data source: any JSON value."""
 
 _NAME = re.compile(r"batch-(\d+)\.json")
 
@@ -61,7 +61,7 @@ class BatchLog:
         return batch
 
     def plan(self, wanted: Batch) -> Batch:
-        """Make ``wanted`` durable, unless there is a batch of that number already. Returns the one that counts."""
+        """Make ``wanted`` durable, unless a batch of that number exists already. Returns the one that is in the log."""
         path = self._path(wanted.number)
         draft = self._folder / f".{path.name}.{uuid.uuid4().hex}"
         text = {"source": self._source, "start": wanted.start, "end": wanted.end}
@@ -79,13 +79,13 @@ class BatchLog:
         return batch
 
     def prune(self, below: int) -> None:
-        """Batches below this number will never be asked for again."""
+        """Delete batches below this number, which will never be read again."""
         for number in self.numbers():
             if number < below:
                 self._path(number).unlink(missing_ok=True)
 
     def sweep(self) -> None:
-        """Delete drafts that a crash has left behind. Whoever is still at work on one was declared dead."""
+        """Delete drafts that a crash left behind. A process still writing one was declared dead."""
         for path in self._folder.glob(".batch-*"):
             path.unlink(missing_ok=True)
 
@@ -94,7 +94,7 @@ class BatchLog:
 
 
 def plain(offset: Offset, where: str) -> Offset:
-    """The offset as it would come back from the log."""
+    """The offset as it would be read back from the log. Raises if it is not JSON."""
     try:
         return json.loads(json.dumps(offset))
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What both directions of a PySpark Python data source share: its class, options, schema and log folder, checked."""
+"""Checks the arguments that sources and sinks over PySpark data sources share: class, options, schema, log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_class(source: Any, connector: str) -> type[DataSource]:
 
 
 def check_options(source: type[DataSource], options: Mapping[str, str] | None) -> dict[str, str]:
-    """Spark hands every option over as text; what works here must work there."""
+    """Check that all options are text, as Spark passes them: a data source must behave the same in both."""
     checked = dict(options or {})
     for name, value in checked.items():
         if not isinstance(name, str):
@@ -54,7 +54,7 @@ def make(source: type[DataSource], options: Mapping[str, str]) -> DataSource:
 
 
 def own_schema(source: type[DataSource], options: Mapping[str, str]) -> Any:
-    """What the data source says its schema is."""
+    """The schema that the data source declares."""
     try:
         return make(source, options).schema()
     except PySparkNotImplementedError:
@@ -64,7 +64,7 @@ def own_schema(source: type[DataSource], options: Mapping[str, str]) -> Any:
 
 
 def as_arrow(schema: StructType) -> Any:
-    """The same as a pyarrow schema, in which a timestamp is an instant."""
+    """The schema in pyarrow's types, with timestamps as instants in UTC."""
     convert: Any = to_arrow_schema
     try:
         return convert(schema, timezone="UTC")
@@ -73,7 +73,7 @@ def as_arrow(schema: StructType) -> Any:
 
 
 def as_struct(schema: Any, source: type[DataSource]) -> StructType:
-    """A schema in Spark's words or types. Parsed here rather than by Spark, which needs a session for it."""
+    """A schema given as DDL text or as a StructType. Text is parsed here, because Spark would need a session for it."""
     if isinstance(schema, str):
         schema = from_arrow_schema(parse_ddl(schema), prefer_timestamp_ntz=True)
     if not isinstance(schema, StructType) or not schema.fields:

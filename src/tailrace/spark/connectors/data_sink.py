@@ -122,14 +122,14 @@ class StreamWriter:
         attempt.write(self._input(attempt.writer, rows, table))
         path = self._log(_encoded(batch_id, rows), len(rows), entries)
         self._sequence += 1
-        self._broken = True  # from here on only a successor may try again, under the same batch id
+        self._broken = True  # if this fails, only a successor may retry, under the same batch id
         attempt.commit()
         _mark_done(path)
         self._rows = []
         self._broken = False
 
     def forget(self, prefixes: Mapping[str, int]) -> None:
-        """Drop entries, and batches without any. The newest batch of a task stays: the next id follows from it."""
+        """Drop entries, and batches that have none left. A task's newest batch stays: the next id follows from it."""
         self._files.forget(prefixes)
         kept = {path.stem for path in self._sink.log.glob("_tailrace/*/manifests/*.manifest")}
         newest: dict[int, int] = {}
@@ -145,18 +145,18 @@ class StreamWriter:
         self._files.close()
 
     def _owns(self, task: int) -> bool:
-        """Our own task, and our share of those that a run with more of them has left behind."""
+        """Whether this task finishes the batches of ``task``: of itself, or of one that this run no longer has."""
         return task % self._context.tasks == self._context.task
 
     def _log(self, data: bytes | None, rows: int, entries: Sequence[Entry]) -> Path:
-        """The commit point. Returns where the batch is."""
+        """Make rows and entries durable, which is the commit point. Returns the path of the batch."""
         self._files.commit(data, rows, entries)
         stem = f"{self._context.task:05d}-e{self._context.epoch}-{self._number:06d}"
         self._number += 1
         return next(self._sink.log.glob(f"part-*-{stem}.rows"), self._sink.log / stem)
 
     def _finish(self, part: _Part) -> None:
-        """Write and commit a batch that its writer may not have committed."""
+        """Write and commit a logged batch to the data source, which its writer may not have done."""
         rows = part.rows()
         if rows is not None:
             attempt = _Attempt(self._new_writer(), part.batch_id)
@@ -170,7 +170,7 @@ class StreamWriter:
         return sorted((part for part in found if part is not None), key=lambda part: part.batch_id)
 
     def _new_writer(self) -> Any:
-        """One for each batch, as in Spark: what it keeps in its attributes belongs to that batch."""
+        """A new writer for each batch, as in Spark: its attributes belong to that batch."""
         return self._data_source.streamWriter(self._sink.schema, False)
 
     def _input(self, writer: Any, rows: Sequence[tuple[Any, ...]], table: Any) -> Iterator[Any]:
@@ -181,7 +181,7 @@ class StreamWriter:
 
 
 class _Attempt:
-    """One attempt at a batch, which tells the data source when it fails."""
+    """One attempt at a batch. It calls the data source's ``abort`` if it fails."""
 
     def __init__(self, writer: Any, batch_id: int) -> None:
         self.writer = writer
@@ -214,7 +214,7 @@ class _Attempt:
 
 
 class _Part(NamedTuple):
-    """A batch in the log. Its file has the batch id and the pickled rows, or, once done, the id alone."""
+    """A batch in the log. Its file holds the batch id and the pickled rows, or only the id once the batch is done."""
 
     batch_id: int
     task: int
@@ -223,7 +223,7 @@ class _Part(NamedTuple):
     path: Path
 
     def rows(self) -> list[tuple[Any, ...]] | None:
-        """None once it is done, which may happen at any moment: a dead writer may still be finishing."""
+        """The rows; None once the batch is done. That may happen at any time: a writer declared dead may finish it."""
         data = self.path.read_bytes()
         if len(data) == _HEADER.size:
             return None
@@ -247,7 +247,7 @@ def _read_part(path: Path) -> _Part | None:
         with path.open("rb") as file:
             batch_id, _ = _HEADER.unpack(file.read(_HEADER.size))
             done = file.seek(0, os.SEEK_END) == _HEADER.size
-    except FileNotFoundError:  # another task has just forgotten it
+    except FileNotFoundError:  # another task has just deleted it
         return None
     return _Part(batch_id, int(match["task"]), match["stem"], done, path)
 
@@ -258,12 +258,12 @@ def _encoded(batch_id: int, rows: Sequence[tuple[Any, ...]]) -> bytes:
 
 
 def _mark_done(path: Path) -> None:
-    with suppress(FileNotFoundError):  # a successor was faster, and has forgotten it since
+    with suppress(FileNotFoundError):  # a successor was faster, and has deleted it since
         os.truncate(path, _HEADER.size)
 
 
 def _claim(sink: StreamSink, context: SinkContext) -> None:
-    """A log belongs to one operator of one job: to another, its batch ids would mean other rows."""
+    """Claim the log for this operator and job, or raise: for another one its batch ids would mean other rows."""
     path = sink.log / "owner.json"
     ours = {"job": context.job_id, "operator": context.operator, "max_tasks": sink.max_tasks}
     draft = sink.log / f".owner.{uuid.uuid4().hex}"

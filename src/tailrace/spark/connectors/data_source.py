@@ -57,10 +57,10 @@ class StreamReader:
     def __init__(self, source: StreamSource, start: SplitStart) -> None:
         self._source = source
         self._log = BatchLog(source.log, source.data_source.name())
-        self._known = max(self._log.numbers(), default=-1)  # newest batch that a predecessor has planned
+        self._known = max(self._log.numbers(), default=-1)  # the newest batch that a predecessor has planned
         self._stream = open_stream(make(source.data_source, source.options), source.schema, source.available_now)
-        self._starts: dict[int, Offset] = {}  # of the batches that are not all below the prefix
-        self._committed = 0  # batches below this number are
+        self._starts: dict[int, Offset] = {}  # start offsets of batches that are not wholly below the prefix
+        self._committed = 0  # batches below this number are committed
         self._rows: Iterator[dict[str, Any]] = iter(())
         self._next = 0  # our offset of the next row
         self._ready_ns = 0
@@ -93,12 +93,12 @@ class StreamReader:
         return self._done
 
     def committed(self, offset: int) -> None:
-        """All offsets below this one are durable: tell the data source, and forget their batches."""
+        """All offsets below this one are durable: commit them to the data source, and delete their batches."""
         number = offset >> _ROW_BITS
         if number <= self._committed or number not in self._starts:
             return
         self._stream.commit(self._starts[number])
-        self._log.prune(number - 1)  # the end of a batch is the same place as the beginning of the next
+        self._log.prune(number - 1)  # keeps one more: the end of a batch is the start of the next
         self._committed = number
         self._starts = {batch: start for batch, start in self._starts.items() if batch >= number}
 
@@ -129,7 +129,7 @@ class StreamReader:
         self._at = self._stream.initial()
 
     def _skip(self, start: SplitStart) -> None:
-        """Pass over the rows that were read before, after checking that the last of them is still the same."""
+        """Skip the rows that were read before. Raises NotRepeatable if the last of them has changed."""
         count = start.offset - (self._number << _ROW_BITS)
         self._next = start.offset
         if not count:
@@ -146,7 +146,7 @@ class StreamReader:
         )
 
     def _advance(self, now_ns: int) -> bool:
-        """Go on to the next batch, if there is one."""
+        """Begin the next batch. False if there is none yet."""
         number = self._number + 1
         batch = self._log.read(number) if number <= self._known else None
         rows: Rows | None = None
@@ -159,7 +159,7 @@ class StreamReader:
             wanted = Batch(number, self._at, end)
             batch = self._log.plan(wanted)
             if batch != wanted:
-                rows = None  # these end elsewhere
+                rows = None  # the logged batch ends elsewhere
         self._begin(batch, rows)
         self._ready_ns = 0
         return True

@@ -22,12 +22,12 @@ Rows = Iterator[Any]
 
 
 class Stream(Protocol):
-    """What a batch needs of a stream reader."""
+    """The common interface of both kinds of stream readers."""
 
     def initial(self) -> Offset: ...
 
     def ahead(self, start: Offset) -> tuple[Offset, Rows | None]:
-        """How far one can read now, and the rows up to there if they were read along with it."""
+        """The newest offset, and the rows up to it if finding it required reading them."""
         ...
 
     def between(self, start: Offset, end: Offset) -> Rows: ...
@@ -38,7 +38,7 @@ class Stream(Protocol):
 
 
 def open_stream(source: DataSource, schema: StructType, available_now: bool) -> Stream:
-    """As Spark does: ``streamReader`` if there is one, otherwise ``simpleStreamReader``."""
+    """Open ``streamReader`` if the source has one, otherwise ``simpleStreamReader``, as Spark does."""
     reader: Any
     try:
         reader = source.streamReader(schema)
@@ -52,7 +52,7 @@ def open_stream(source: DataSource, schema: StructType, available_now: bool) -> 
 
 
 class PartitionedStream:
-    """Over a ``DataSourceStreamReader``."""
+    """Adapts a ``DataSourceStreamReader``."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
@@ -78,7 +78,7 @@ class PartitionedStream:
 
 
 class SimpleStream:
-    """Over a ``SimpleDataSourceStreamReader``, which has to read in order to know how far it can."""
+    """Adapts a ``SimpleDataSourceStreamReader``, which finds its newest offset only by reading up to it."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
@@ -110,7 +110,7 @@ class SimpleStream:
 
 
 def as_dicts(rows: Iterable[Any], schema: StructType, source: str) -> Iterator[dict[str, Any]]:
-    """Tuples, lists and nameless Rows by place; Rows with names and Arrow batches by name."""
+    """Turn rows into dicts: tuples, lists and Rows without names by position, named Rows and Arrow batches by name."""
     names = schema.fieldNames()
     known = set(names)
     for row in rows:

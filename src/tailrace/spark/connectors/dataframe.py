@@ -1,7 +1,7 @@
 """A DataFrame is a bounded source: Spark writes it to Parquet files once, and workers read those.
 
-The split is the file, the offset the row in it. Nothing else would be repeatable: Spark may compute a DataFrame
-again in another order, or with other rows.
+Each file is a split, and the offset is the number of the row in it. Reading the DataFrame itself would not be
+repeatable: Spark may compute it again in another order, or with other rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tailrace.runtime.connectors.commits.files import absolute
 from tailrace.runtime.connectors.fingerprint import describe, matches
 from tailrace.runtime.connectors.read_ahead import close_iterator
 
-_BATCH_ROWS = 1024  # rows that are made into Python objects at a time
+_BATCH_ROWS = 1024  # rows converted to Python objects at a time
 _PREFIX = "tailrace-dataframe-"  # then the process id of the driver that owns the folder
 _SUCCESS = "_SUCCESS"  # Spark writes it last
 _SPARKS_OWN = ("part-*", ".part-*.crc", "_temporary", "._SUCCESS.crc")  # what a job that died may leave behind
@@ -49,7 +49,7 @@ class DataFrameSource:
         return FileReader(self.folder / start.split, start, self.instants)
 
     def delete(self) -> None:
-        """Delete the files. Not before the runs that read them have ended."""
+        """Delete the files. The runs that read them must have ended."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -87,7 +87,7 @@ class FileReader:
         self._file.close()
 
     def _from(self, row: int) -> Iterator[dict[str, Any]]:
-        """Rows from number ``row`` on. Row groups before it are not read."""
+        """Rows from number ``row`` on. Earlier row groups are not read."""
         metadata = self._file.metadata
         group = 0
         while group < metadata.num_row_groups and row >= metadata.row_group(group).num_rows:
@@ -167,7 +167,7 @@ def _write(df: Any, place: Path) -> None:
     rows = seen.get.get("rows", 0)
     found = sum(_rows_in(path) for path in _files(place))
     if found != rows:
-        # Executors with disks of their own write there, and Spark does not notice.
+        # Executors without access to the driver's disk write to their own, and Spark does not notice.
         (place / _SUCCESS).unlink(missing_ok=True)
         raise TailraceError(
             f"rows are not where the driver can read them: folder={place} rows={rows} found={found}, "
@@ -176,7 +176,7 @@ def _write(df: Any, place: Path) -> None:
 
 
 def _check_empty(place: Path) -> None:
-    """Spark is going to delete what is in the folder: nothing may be there but what it has left there itself."""
+    """Raise OptionError if the folder holds anything but leftovers of Spark, which is about to delete its content."""
     others = [path.name for path in place.glob("*") if not any(path.match(pattern) for pattern in _SPARKS_OWN)]
     if others or place.is_file():
         raise OptionError(
@@ -207,7 +207,7 @@ def _rows_in(path: Path) -> int:
 
 
 def sweep() -> None:
-    """Remove the rows of drivers that were killed before they could do it themselves."""
+    """Delete temporary folders of drivers that were killed before they could do so."""
     for home in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         owner = home.name.removeprefix(_PREFIX).partition("-")[0]
         if owner.isdecimal() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
