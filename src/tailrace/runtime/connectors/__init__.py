@@ -1,4 +1,4 @@
-"""Sources and sinks that come with Tailrace: one idea a file, one constructor each."""
+"""The sources and sinks that come with Tailrace. Each file has one, with the function that makes it."""
 
 from tailrace.runtime.connectors.call import to_call
 from tailrace.runtime.connectors.collect import to_list

@@ -1,6 +1,6 @@
 """A function or a class as a sink: called once per row, at least once after a crash.
 
-Nothing is committed, so a row whose root is replayed is given again. Use a committing sink, or make the call
+Nothing is committed, so the rows of a root that is re-emitted are passed again. Use a committing sink, or make the call
 idempotent, where that matters.
 """
 
@@ -30,7 +30,7 @@ class CallSink(Generic[WrittenT]):
 
 
 class CallWriter:
-    """Hands every row to the user's function, or to this task's instance of the user's class."""
+    """Passes every row to the user's function, or to this task's instance of the user's class."""
 
     write: Callable[[Any], Any]  # an attribute rather than a method: one call less per row
 

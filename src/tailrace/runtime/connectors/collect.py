@@ -1,7 +1,7 @@
-"""Rows in a list on the driver, each once for as long as the driver lives.
+"""A sink that appends rows to a list on the driver, each once for as long as the driver lives.
 
-Tasks send rows and entries in one message, which the driver half takes as a whole or not at all; that is the
-commit. The list grows without bound: it is for tests, notebooks and small results.
+Tasks send rows and entries in one message, which the driver's half accepts as a whole or not at all: that is the
+commit. The list grows without bound, so the sink is for tests, notebooks and small results.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ T = TypeVar("T")
 
 
 class ListSink(Generic[T]):
-    """See ``to_list``. This object is the driver half; copies of it that reach workers know no rows."""
+    """See ``to_list``. This object is the driver's half of the sink; its copies in workers hold no rows."""
 
     committing = True
 
     def __init__(self, values: list[T]) -> None:
         self.values = values
         self._rows = DriverRows(values.append)
-        self._lock = Lock()  # runs that share this sink call it from a thread each
+        self._lock = Lock()  # runs that share this sink call it from different threads
 
     def open(self, context: SinkContext) -> CommittingWriter[T]:
         return ListWriter(context)
 
     def on_message(self, task: int, epoch: int, message: Any) -> Any:
-        """Take one message of a task. Several operators, and several runs at once, may share one list."""
+        """Handle a message of a task. Several operators and several concurrent runs may share one list."""
         job_id, operator, first_epoch, kind, *rest = message
         place = SinkTask(job_id, operator, task, epoch, first_epoch)
         with self._lock:
@@ -45,11 +45,11 @@ class ListSink(Generic[T]):
         return {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__([])  # type: ignore[misc]  # a worker's copy starts empty, and stays so
+        self.__init__([])  # type: ignore[misc]  # a worker's copy stays empty
 
 
 class ListWriter:
-    """Sends what a task has received to the driver."""
+    """Sends the rows of a task to the driver."""
 
     commit_every_ns = _COMMIT_EVERY_NS
 
@@ -73,7 +73,7 @@ class ListWriter:
         if not self._rows and not entries:
             return
         self._call("commit", self._rows, list(entries), self._prefixes)
-        self._rows = []  # not cleared in place: without a wire in between, the driver holds the same list
+        self._rows = []  # a new list: in the same process, the driver holds the old one
         self._prefixes = {}
 
     def forget(self, prefixes: Mapping[str, int]) -> None:

@@ -1,7 +1,7 @@
-"""A fingerprint tells, after a restart, whether a source gave the same record again.
+"""Fingerprints of records, to check after a restart whether a source produced the same record again.
 
-It may miss a change, but it never accuses a source wrongly: two values differ only if neither ``==`` nor their
-pickles agree. What cannot be judged that way has the fingerprint ``b""``, which matches everything.
+The check may miss a change, but never reports one wrongly: two values differ only if neither ``==`` nor their pickles
+agree. A value that cannot be compared that way has the fingerprint ``b""``, which matches everything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DIGEST = b"sha256:"  # no pickle of protocol 2 or later begins with these bytes
 
 
 def fingerprint(value: Any) -> bytes:
-    """The pickled value, or a digest of it if it is large, or ``b""`` if nothing can be said about it."""
+    """The pickled value; a digest of it if it is large; or ``b""`` if it cannot be compared."""
     pickled = _pickled(value)
     if pickled is None:
         return UNKNOWN
@@ -28,7 +28,7 @@ def fingerprint(value: Any) -> bytes:
 
 
 def matches(mark: bytes, value: Any) -> bool:
-    """Whether ``value`` may be the value that ``mark`` was taken of."""
+    """Whether ``value`` may be the value with the fingerprint ``mark``."""
     if mark == UNKNOWN:
         return True
     pickled = _pickled(value)
@@ -38,7 +38,7 @@ def matches(mark: bytes, value: Any) -> bool:
 
 
 def describe(mark: bytes) -> Any:
-    """The value behind a fingerprint, or words in its place; for error messages."""
+    """The value behind a fingerprint, or a description of it, for error messages."""
     if mark.startswith(_DIGEST):
         return f"a value with sha256 {mark.removeprefix(_DIGEST).hex()[:16]}"
     try:
@@ -57,5 +57,5 @@ def _pickled(value: Any) -> bytes | None:
 def _equal(mark: bytes, value: Any) -> bool:
     try:
         return bool(pickle.loads(mark) == value)
-    except Exception:  # an == that raises, or that gives an array, says nothing
+    except Exception:  # an == that raises, or that returns an array, decides nothing
         return False

@@ -1,7 +1,7 @@
-"""A repeatable iterable is a source: the offset of a record is its index.
+"""A source over a repeatable iterable. The offset of a record is its index.
 
-A split is named ``"index/count"``, because another number of splits deals the records out differently: an offset
-of split 0 of 2 means nothing in split 0 of 4.
+A split is named ``"index/count"``, because the number of splits decides which records each gets: an offset in split 0
+of 2 means nothing in split 0 of 4.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class IterableSource(Generic[ReadT]):
 
 
 class IterableReader:
-    """Gives what is left of an iterator, as fast as it is asked for."""
+    """Reads the rest of an iterator as fast as it is polled."""
 
     def __init__(self, values: Values, offset: int) -> None:
         self._values = values
@@ -90,7 +90,7 @@ def from_iterable(values: Splitter[T] | Sequence[T]) -> IterableSource[T]:
 
 
 def check_splitter(values: Any, connector: str) -> None:
-    """Refuse at construction what would fail only in a worker."""
+    """Raise OptionError for arguments that would otherwise fail only in a worker."""
     if isinstance(values, (list, tuple, range)):
         return
     if not callable(values):
@@ -125,9 +125,9 @@ def split_numbers(name: str) -> tuple[int, int]:
 
 
 def resume(values: Splitter[Any] | Sequence[Any], start: SplitStart) -> Values:
-    """The values from ``start.offset`` on, after checking that what lies before it is still the same.
+    """The values from ``start.offset`` on. Raises NotRepeatable if the value before it has changed.
 
-    An iterator that may wait is checked by the thread that reads it: others wait until all sources are open.
+    An iterator that may block is checked in the thread that reads it, so that opening the source does not block.
     """
     index, splits = split_numbers(start.split)
     part = values(index, splits) if callable(values) else values[index::splits]

@@ -1,4 +1,4 @@
-"""Rows as lines of JSON, in files that appear whole and once."""
+"""A sink that writes rows as lines of JSON, in files that appear atomically and once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.connector import CommittingWriter, Entry, SinkContext
 from tailrace.errors import shorten
 from tailrace.runtime.connectors.commits.files import PartFiles, absolute, check_roll
 
-# One encoder for all rows: json.dumps would make one for each. NaN and infinity are no JSON, and most readers say so.
+# One encoder for all rows: json.dumps would make one for each. NaN and infinity are not JSON, and most readers fail.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
@@ -31,7 +31,7 @@ class JsonlSink:
 
 
 class JsonlWriter:
-    """Holds encoded lines until they are committed as one file."""
+    """Buffers encoded lines until they are committed as one file."""
 
     def __init__(self, sink: JsonlSink, files: PartFiles) -> None:
         self._files = files

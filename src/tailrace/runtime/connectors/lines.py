@@ -1,7 +1,7 @@
-"""A line of a text file is a record: the split is the file, the offset the byte at which the line begins.
+"""A source over lines of text files. Each file is a split, and the offset is the byte at which a line begins.
 
-Files are read to the end they have when the reader gets there; a last line without a newline counts. In a ``.gz``
-file positions are those of the decompressed bytes.
+A file is read up to the end that it has when the reader gets there; a last line without a newline counts. In a ``.gz``
+file, offsets count decompressed bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tailrace.connector import Reader, Record, SplitStart
 from tailrace.errors import NotRepeatable, OptionError, TailraceError, shorten
 from tailrace.runtime.connectors.fingerprint import describe, matches
 
-_STEP_BACK = 64 * 1024  # bytes; longer than nearly all lines, so one read finds the start of the one before
+_STEP_BACK = 64 * 1024  # bytes; longer than nearly all lines, so that one read finds the start of the previous line
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class LinesSource:
     splits_may_go: bool = True
 
     def splits(self, tasks: int) -> Sequence[str]:
-        # Not Path.glob: that one also matches hidden files, which no shell and no Spark reader would.
-        # As a set: a pattern with two ** finds a file once for every way that leads there.
+        # Not Path.glob, which also matches hidden files, unlike a shell or Spark.
+        # A set, because a pattern with two ** may match a file several times.
         names = sorted(name for name in set(glob(self.pattern, recursive=True)) if Path(name).is_file())  # noqa: PTH207
         if names:
             return names
@@ -45,7 +45,7 @@ class LinesSource:
 
 
 class LinesReader:
-    """Reads one file from the first line at or after the start offset."""
+    """Reads one file, from the first line at or after the start offset."""
 
     def __init__(self, start: SplitStart) -> None:
         self._path = start.split
@@ -123,7 +123,7 @@ def _open(path: str) -> IO[bytes]:
 
 
 def _seek(file: IO[bytes], start: SplitStart) -> int:
-    """Go to the first line that begins at or after the offset; return where that is."""
+    """Seek to the first line that begins at or after the offset, and return its position."""
     if start.offset == 0:
         return 0
     file.seek(start.offset - 1)

@@ -1,4 +1,4 @@
-"""Rows as Parquet files that appear whole and once, in a directory that Spark reads as a table."""
+"""A sink that writes rows to Parquet files, which appear atomically and once, in a folder that Spark can read."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class ParquetSink:
 
 
 class ParquetWriter:
-    """Holds rows until they are committed as one file."""
+    """Buffers rows until they are committed as one file."""
 
     def __init__(self, sink: ParquetSink, files: PartFiles) -> None:
         import pyarrow.parquet
 
-        pyarrow.array([0])  # has it look for pandas, which takes a third of a second: the first row should not wait
+        pyarrow.array([0])  # makes pyarrow look for pandas, which takes a third of a second, before the first row
         self._sink = sink
         self._files = files
         self._rows: list[Any] = []
@@ -99,7 +99,7 @@ class ParquetWriter:
         return memoryview(buffer.getvalue())
 
     def _sample(self, size: int) -> None:
-        """Guess from some rows how many of them make ``roll_bytes``."""
+        """Estimate from sampled rows how many make up ``roll_bytes``."""
         self._next_sample = min(size * 2, size + _SAMPLE_EVERY)
         self._sampled += 1
         self._sampled_bytes += _size(self._rows[-1])
@@ -162,5 +162,5 @@ def _codecs() -> list[str]:
 def _size(row: Any) -> int:
     try:
         return len(pickle.dumps(row, protocol=5))
-    except Exception:  # a row that cannot be pickled never left its worker; any size is a guess
+    except Exception:  # a row that cannot be pickled did not come from another worker; any size will do
         return 1024

@@ -1,7 +1,7 @@
-"""An open-loop source: a record is due at its own time, whether or not the records before it are done.
+"""An open-loop source: each record is due at a fixed time, whether or not the records before it have been processed.
 
-Record *k* of the whole source is due ``k / per_second`` after the start of the run; splits take turns. A restart
-keeps these times, so the wait that a crash caused shows up in the latencies.
+Record *k* of the whole source is due ``k / per_second`` after the start of the run; splits take turns. A restart keeps
+these times, so that delays caused by a crash show up in the latencies.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RateSource(Generic[ReadT]):
 
 
 class RateReader:
-    """Gives the records of a split once they are due."""
+    """Returns the records of a split once they are due."""
 
     def __init__(self, values: Values, start: SplitStart, per_second: float) -> None:
         self._values = values
@@ -50,16 +50,14 @@ class RateReader:
         self._index, self._splits = split_numbers(start.split)
         self._period_ns = SECOND_NS / per_second
         self._elapsed_ns = start.elapsed_ns
-        self._began_ns: int | None = None  # a reader has no clock: it learns the time at its first poll
+        self._began_ns: int | None = None  # set at the first poll, because a reader has no clock
         self.wake_by = values.wake_by
         self.close = values.close
 
     def poll(self, limit: int, now_ns: int) -> Sequence[Record]:
         if self._began_ns is None:
             self._began_ns = now_ns - self._elapsed_ns
-            if (
-                self._next and not self._elapsed_ns
-            ):  # a run that goes on where another ended: what comes next is due now
+            if self._next and not self._elapsed_ns:  # a resumed run: its next record is due now
                 self._began_ns -= self._due_ns(self._next) - self._began_ns
         first, due_ns = self._next, self._due_ns
         wanted = min(limit, self._due_before(now_ns) - first)
@@ -88,10 +86,10 @@ class RateReader:
         return self._began_ns + int((offset * self._splits + self._index) * self._period_ns)
 
     def _due_before(self, now_ns: int) -> int:
-        """The first offset that is not due by ``now_ns``."""
+        """The first offset that is not due at ``now_ns``."""
         assert self._began_ns is not None
         guess = int((now_ns - self._began_ns) / self._period_ns - self._index) // self._splits
-        offset = max(guess - 1, 0)  # rounding may be off by one in either direction, so step up to the exact place
+        offset = max(guess - 1, 0)  # rounding may be off by one either way, so step up to the exact offset
         while self._due_ns(offset) <= now_ns:
             offset += 1
         return offset

@@ -1,7 +1,7 @@
-"""An iterator that may wait for its records is read by a thread of its own, which hands over what it gets at once.
+"""Reads an iterator that may block in a thread of its own, into a bounded buffer.
 
-Read by the thread that runs the tasks, it would stop them all while it waits, and keep back what it has given. What
-lies in memory needs no thread, and gets none.
+If the thread that runs the tasks read it, the iterator would stop them all while it blocks, and records that it has
+already produced would be held back. Iterators over data in memory never block, and need no thread.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ from tailrace.errors import TailraceError
 from tailrace.runtime.current_task import running
 
 MOST = 1024
-"""Values that are read ahead. The thread waits then, and goes on when half of them have been taken."""
+"""Capacity of the buffer. When it is full, the thread pauses until half of the values have been taken."""
 
 LATER_NS = 1 << 62
-"""When it is worth asking one who says by himself when something is there."""
+"""``ready_ns`` of a reader that announces new values by itself, and need not be polled until then."""
 
 PAUSE_NS = 100 * MILLISECOND_NS
-"""An iterator that has given nothing for so long waits for something."""
+"""An iterator that has produced nothing for this long is taken to be blocked."""
 
 CLOSE_S = 0.2
-"""How long an iterator that is to be closed may take to give its next value. Beyond, it is left alone."""
+"""On closing, how long the iterator may take to produce its next value. After that its thread is abandoned."""
 
 _NEVER_WAIT: tuple[Iterable[Any], ...] = ([], (), range(0), "", b"", {}, set(), count())
 IN_MEMORY = tuple(type(iter(one)) for one in _NEVER_WAIT)
-"""Iterators that never wait."""
+"""Types of iterators that never block."""
 
 
 class Values(Protocol):
-    """What a reader takes its values from."""
+    """The values of a split, from memory or read ahead by a thread."""
 
     def take(self, limit: int) -> list[Any]: ...
 
     @property
     def ended(self) -> bool:
-        """All values have been taken."""
+        """Whether all values have been taken."""
         ...
 
     @property
     def waits(self) -> bool:
-        """There is none to be taken now. Who has called ``wake_by`` will hear of the next."""
+        """Whether there is no value now. The function given to ``wake_by`` is called when there is one again."""
         ...
 
     @property
     def may_follow(self) -> bool:
-        """Whether a value may be there at any moment."""
+        """Whether a value may arrive at any moment."""
         ...
 
     def wake_by(self, wake: Callable[[], None]) -> None: ...
@@ -59,7 +59,7 @@ class Values(Protocol):
 
 
 def values_of(iterator: Iterator[Any], split: str, begin: Callable[[Iterator[Any]], None]) -> Values:
-    """``begin`` passes over what was read before, and may take as long as the iterator does."""
+    """The values of an iterator. ``begin`` skips those that were read before, and may block like the iterator."""
     if isinstance(iterator, IN_MEMORY):
         begin(iterator)
         return InMemory(iterator)
@@ -67,7 +67,7 @@ def values_of(iterator: Iterator[Any], split: str, begin: Callable[[Iterator[Any
 
 
 class InMemory:
-    """Values that are there."""
+    """Values that never have to be waited for."""
 
     waits = may_follow = False
 
@@ -86,7 +86,7 @@ class InMemory:
 
 
 class ReadAhead:
-    """Values that a thread reads. It begins when somebody wants one."""
+    """Values that a thread reads ahead. The thread starts at the first ``take``."""
 
     def __init__(self, values: Iterable[Any], split: str, begin: Callable[[Iterator[Any]], None]) -> None:
         self._values = iter(values)
@@ -94,17 +94,17 @@ class ReadAhead:
         self._begin = begin
         self._buffer: deque[Any] = deque()
         self._room = threading.Event()
-        self._full = False  # the thread waits for room
+        self._full = False  # the thread is waiting for room
         self._given = 0
         self._given_ns = 0  # when values were last taken
-        self._over = False  # the thread has ended, and puts nothing more into the buffer
+        self._over = False  # the thread has ended, and will not append to the buffer again
         self._error: BaseException | None = None
         self._closing = False
         self._thread: threading.Thread | None = None
-        self._wake: Callable[[], None] = _nobody
+        self._wake: Callable[[], None] = _wake_nothing
         self._label = running.label
 
-    # -- from the thread that runs the source
+    # -- called by the thread that runs the source
 
     def take(self, limit: int) -> list[Any]:
         if self._thread is None:
@@ -125,7 +125,7 @@ class ReadAhead:
 
     @property
     def ended(self) -> bool:
-        return self._over and not self._buffer  # in this order: nothing is put in once it is over
+        return self._over and not self._buffer  # in this order: nothing is appended once ``_over`` is set
 
     @property
     def waits(self) -> bool:
@@ -139,7 +139,7 @@ class ReadAhead:
         self._wake = wake
 
     def close(self) -> None:
-        """Raises if the iterator still waits. Its thread does not keep the process from ending."""
+        """Stop the thread. Raises TailraceError if the iterator still blocks; its daemon thread is then abandoned."""
         self._closing = True
         self._room.set()
         if self._thread is None:
@@ -152,27 +152,27 @@ class ReadAhead:
                 f"records={self._given}, does it wait for something that may never come?"
             )
 
-    # -- from the thread that reads
+    # -- in the reading thread
 
     def _read(self) -> None:
         running.label = self._label
         try:
             self._begin(self._values)
-            self._pass_on()
+            self._fill_buffer()
             if self._closing:
                 close_iterator(self._values)
-        except BaseException as error:  # the user's code may raise anything; who takes the last value hears of it
+        except BaseException as error:  # user code may raise anything; ``take`` raises it after the last value
             self._error = error
         finally:
             self._over = True
             self._wake()
 
-    def _pass_on(self) -> None:
+    def _fill_buffer(self) -> None:
         buffer = self._buffer
         for value in self._values:
             buffer.append(value)
             waiting = len(buffer)
-            if waiting == 1:  # whoever found nothing before may sleep
+            if waiting == 1:  # the taker may have found nothing, and sleep
                 self._wake()
             elif waiting >= MOST:
                 self._wait_for_room()
@@ -182,16 +182,16 @@ class ReadAhead:
     def _wait_for_room(self) -> None:
         self._room.clear()
         self._full = True
-        if len(self._buffer) >= MOST and not self._closing:  # else somebody has taken some since
+        if len(self._buffer) >= MOST and not self._closing:  # else some were taken in the meantime
             self._room.wait()
 
 
 def close_iterator(values: Iterator[Any]) -> None:
-    """Run the ``finally`` of a generator now rather than whenever it is collected."""
+    """Run the ``finally`` blocks of a generator now, not when it is garbage-collected."""
     close = getattr(values, "close", None)
     if close is not None:
         close()
 
 
-def _nobody() -> None:
-    """Nobody sleeps."""
+def _wake_nothing() -> None:
+    """The default before ``wake_by``: there is nothing to wake."""

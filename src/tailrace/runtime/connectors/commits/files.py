@@ -46,7 +46,7 @@ class PartFiles:
         self._manifests = home / "manifests"
         self._staging = Staging(home / "staging", context.task, context.tasks, context.epoch, context.first_epoch)
         self._number = 0
-        self._kept: dict[Path, dict[str, int]] = {}  # manifests that we may delete, with their newest offsets
+        self._kept: dict[Path, dict[str, int]] = {}  # manifests that this task may delete, with their newest offsets
         self._broken = False
         make_directory(self._manifests)
         if context.task == 0:  # once for the sink
@@ -80,7 +80,7 @@ class PartFiles:
             raise TailraceError(
                 f"writer is broken by a failed commit: directory={self._directory}, did the runtime open it again?"
             )
-        self._broken = True  # after a failure nobody but a successor can tell whether the commit counts
+        self._broken = True  # after a failure only a successor can tell whether the commit took effect
         self._staging.check(self._staging.places())
         try:
             self._commit(data, rows, entries)
@@ -91,7 +91,7 @@ class PartFiles:
         self._broken = False
 
     def forget(self, prefixes: Mapping[str, int]) -> None:
-        """Delete manifests that lie below the prefixes as a whole."""
+        """Delete manifests whose entries are all below the prefixes."""
         below = [
             path
             for path, newest in self._kept.items()
@@ -126,7 +126,7 @@ class PartFiles:
     def _read(self, path: Path) -> Manifest | None:
         try:
             manifest = decode(path.read_bytes(), path)
-        except FileNotFoundError:  # its own task has just forgotten it, so it lies below the prefixes
+        except FileNotFoundError:  # its task has just deleted it, so it is below the prefixes
             return None
         if manifest.job_id != self._job_id:
             raise TailraceError(
@@ -136,12 +136,12 @@ class PartFiles:
         return manifest
 
     def _finish(self, manifest: Manifest, task: int, epoch: int, path: Path) -> bool:
-        """Bring a committed data file to its place, if its writer has not. True if there was something to do."""
+        """Move a committed data file to its place, if its writer has not. True if there was something to do."""
         if manifest.data is None:
             return False
         target = self._directory / manifest.data
         if target.exists():
-            return True  # but perhaps its writer did not live to sync it
+            return True  # its writer may have died before syncing it
         for place in self._staging.places():
             if place.fenced and (place.task, place.epoch) == (task, epoch):
                 try:
@@ -149,13 +149,13 @@ class PartFiles:
                     return True
                 except FileNotFoundError:  # not in this one
                     continue
-        if not target.exists():  # no crash leads here: someone took the file after it was committed
+        if not target.exists():  # a crash cannot cause this: the file was removed after its commit
             _log.warning("committed file is gone: file=%s manifest=%s, did a reader move it away?", target, path)
         return False
 
 
 def absolute(path: str | Path) -> Path:
-    """The path as the driver means it, for workers that run in another directory."""
+    """The path relative to the driver's working directory, made absolute: workers may have another one."""
     if not isinstance(path, str | Path) or not str(path):
         raise OptionError(
             f"not a folder: path={shorten(path)} type={type(path).__name__}, did you mean a string like 'out'?"
@@ -164,7 +164,7 @@ def absolute(path: str | Path) -> Path:
 
 
 def _file_name(operator: str) -> str:
-    """An operator's name as part of a file name; names that had to be changed get a hash, to stay different."""
+    """An operator's name as part of a file name. A name that has to be changed gets a hash, so that it stays unique."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", operator)[:_LONGEST_NAME]
     return name if name == operator else f"{name}~{sha256(operator.encode()).hexdigest()[:8]}"
 
@@ -174,7 +174,7 @@ def _job_name(job_id: str) -> str:
 
 
 def check_roll(**options: float) -> None:
-    """Refuse sizes and times that would commit every row, or never."""
+    """Raise OptionError for sizes and times that would commit every row, or none."""
     for name, value in options.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise OptionError(

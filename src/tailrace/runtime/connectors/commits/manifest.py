@@ -31,7 +31,7 @@ class Manifest:
     entries: Sequence[Entry]
 
     def newest(self) -> dict[str, int]:
-        """The highest offset of each split: all that is needed to know when the manifest may go."""
+        """The highest offset of each split, which decides when the manifest may be deleted."""
         newest: dict[str, int] = {}
         for split, offset, _ in self.entries:
             if offset > newest.get(split, -1):

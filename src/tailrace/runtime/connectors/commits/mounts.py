@@ -1,8 +1,8 @@
-"""Whether a folder is on a mount whose clients may believe for a while in names that are gone.
+"""Detects folders on NFS mounts that cache names, where fencing may fail.
 
-Fencing rests on names: a successor renames a directory, and lists what was committed. An NFS client keeps names and
-listings for up to a minute, so that a process on another machine may still commit under the old name, or a successor
-miss what was committed a moment ago. With the mount option ``noac`` it asks the server each time.
+Fencing relies on names: a successor renames a directory, then lists what was committed. An NFS client caches names and
+listings for up to a minute, so a process on another machine may still commit under the old name, or a successor may
+miss a recent commit. With the mount option ``noac`` the client asks the server each time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOUNTS = Path("/proc/mounts")
 
 
 def warn_of_cached_names(directory: Path) -> None:
-    """Say so if workers on several machines could see different names in this folder."""
+    """Log a warning if workers on several machines could see different names in this folder."""
     try:
         mounts = _MOUNTS.read_text()
     except OSError:  # not on Linux
@@ -32,7 +32,7 @@ def warn_of_cached_names(directory: Path) -> None:
 
 
 def mount_with_cached_names(path: Path, mounts: str) -> Path | None:
-    """The NFS mount that holds the path, if its clients keep attributes and names. ``mounts`` is as in /proc/mounts."""
+    """The NFS mount that holds the path, if it caches names; otherwise None. ``mounts``: the text of /proc/mounts."""
     found, cached = Path("/"), False
     for line in mounts.splitlines():
         _, place, kind, options, *_ = line.split(" ")

@@ -1,4 +1,4 @@
-"""Who may still commit: the writer whose staging directory has its own name.
+"""Fencing of file sinks: a writer may commit as long as its staging directory has not been renamed.
 
 Each task and epoch writes in ``staging/<task>-e<epoch>/`` and commits by renaming out of it. A successor fences a
 predecessor by renaming that directory away, so that the predecessor's next rename finds nothing. This holds because
@@ -24,12 +24,12 @@ from tailrace.errors import Fenced
 from tailrace.runtime.connectors.commits.disk import make_directory, remove_tree, sync_directory
 
 _NAME = re.compile(r"(\d+|run)-e(\d+)(\.fenced-by-\d+-e\d+)?")
-_RUN = -1  # instead of a task: the mark of a run
+_RUN = -1  # in place of a task: the marker of a run
 MANIFEST = ".manifest"
 
 
 class Place(NamedTuple):
-    """A staging directory that was found."""
+    """A staging directory that exists."""
 
     task: int
     epoch: int
@@ -45,13 +45,13 @@ class Staging:
         self.task = task
         self.tasks = tasks
         self.epoch = epoch
-        self.first_epoch = first_epoch  # of our run
+        self.first_epoch = first_epoch  # of this run
         self.path = root / f"{task:05d}-e{epoch}"
 
     def enter(self) -> None:
-        """Make our directory, unless a higher epoch was here before."""
+        """Create this writer's directory. Raises Fenced if there is a higher epoch."""
         make_directory(self.root)
-        if self.first_epoch > 1:  # before the first run of a job there is none
+        if self.first_epoch > 1:  # the first run of a job has no predecessor
             (self.root / f"run-e{self.first_epoch}").mkdir(exist_ok=True)
         try:
             self.path.mkdir()
@@ -63,13 +63,13 @@ class Staging:
         try:
             self.check(self.places())
         except Fenced:
-            with suppress(OSError):  # whoever fences it in this moment deletes it too
+            with suppress(OSError):  # a successor that fences it at this moment deletes it too
                 self.path.rmdir()
             raise
         sync_directory(self.root)
 
     def check(self, places: Sequence[Place]) -> None:
-        """Raise ``Fenced`` if a higher epoch of our task is there, or a later run, or our directory was taken away."""
+        """Raise ``Fenced`` if there is a higher epoch of this task or a later run, or if this directory was renamed."""
         for place in places:
             if place.task in (self.task, _RUN) and (
                 place.epoch > self.epoch or (place.epoch == self.epoch and place.fenced)
@@ -83,7 +83,7 @@ class Staging:
         )
 
     def owns(self, task: int) -> bool:
-        """Our own task, and our share of the tasks that a run with more of them has left behind."""
+        """Whether this task cleans up after ``task``: itself, or one that this run no longer has."""
         return task % self.tasks == self.task
 
     def places(self) -> list[Place]:
@@ -94,7 +94,7 @@ class Staging:
         ]
 
     def shut_out(self) -> list[Place]:
-        """Fence all that came before us. After this none of them can commit; returns the fenced directories."""
+        """Fence all predecessors, so that none of them can commit any more. Returns the fenced directories."""
         places: list[Place] = []
         while True:
             before, places = places, self.places()
@@ -102,9 +102,9 @@ class Staging:
             active = [place for place in places if not place.fenced and self._replaces(place)]
             for place in active:
                 name = f"{place.path.name}.fenced-by-{self.task:05d}-e{self.epoch}"
-                with suppress(FileNotFoundError):  # someone else was faster; the next look says who
+                with suppress(FileNotFoundError):  # another process was faster; the next listing shows its name
                     place.path.rename(place.path.with_name(name))
-            # A listing that is taken during a rename may show neither name: only two that agree can be trusted.
+            # A listing taken during a rename may show neither name, so two successive ones must agree.
             if not active and places == before:
                 break
         fenced = [place for place in places if place.fenced]
@@ -124,7 +124,7 @@ class Staging:
                 remove_tree(place.path)
 
     def clear(self) -> None:
-        """Delete what an unfinished commit has left in our directory; the directory stays."""
+        """Delete what an unfinished commit left in this directory; the directory stays."""
         with suppress(OSError):
             for file in list(self.path.iterdir()):
                 file.unlink(missing_ok=True)
@@ -136,10 +136,10 @@ class Staging:
 
 
 def _revoke(directory: Path) -> None:
-    """Delete manifests that were not committed in time.
+    """Delete the uncommitted manifests of a fenced directory.
 
-    A rename that had looked up the directory before it was renamed, but not yet the file in it, would still
-    succeed. It finds no file after this; and if it was faster, the manifest is in its place before we list them.
+    A rename by the predecessor that resolved the directory before it was fenced, but not yet the file in it, would
+    still succeed. After this it finds no file; and if it was faster, the manifest is in place before it is listed.
     """
     with suppress(FileNotFoundError):
         for file in list(directory.iterdir()):

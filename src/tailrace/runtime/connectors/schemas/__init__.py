@@ -1,1 +1,1 @@
-"""Columns and their types: as declared, as found in rows, as agreed on by tasks."""
+"""Columns and their types: declared in a schema, inferred from rows, agreed on by all tasks."""

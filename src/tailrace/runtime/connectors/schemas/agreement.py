@@ -1,4 +1,4 @@
-"""One schema for all files of a folder whose sink was given none.
+"""One schema for all files of a folder, inferred from rows when the sink has no schema.
 
 Tasks, restarts and later runs agree in ``out/_tailrace/columns/<number>/schema``: each number is a version, which adds
 columns or widens some. A version is published by renaming a directory to its number, which fails if another was faster.
@@ -24,7 +24,7 @@ _SETTLED = b"tailrace.settled"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the folder's files."""
+    """A column of the files in the folder."""
 
     name: str
     kind: Any  # a pyarrow type
@@ -43,7 +43,7 @@ ByName = Mapping[str, Column]
 
 
 class Agreement:
-    """What one writer knows of the columns that all writers of its folder have."""
+    """One writer's view of the columns that all writers of a folder share."""
 
     def __init__(self, directory: Path) -> None:
         self._root = directory / "_tailrace" / "columns"
@@ -52,7 +52,7 @@ class Agreement:
         self._look()
 
     def learn(self, values: Mapping[Any, Any], row: Any) -> None:
-        """Have columns for values of a row that are not None. Raises TypeError if there is none that holds one."""
+        """Add or widen columns for these values of a row, none of them None. Raises TypeError if that is impossible."""
         while True:
             self._look()
             new: dict[str, Column] = {}
@@ -66,13 +66,16 @@ class Agreement:
                 return
 
     def settle(self, names: Iterable[str]) -> ByName:
-        """No type changes any more, now that a file has it. ``names``: columns if none has a type, of strings then."""
+        """Fix the types, because a file is about to be written with them.
+
+        If no column has a type yet, those in ``names`` become strings.
+        """
         import pyarrow as pa
 
         while True:
             self._look()
             open_ones = [column for column in self.columns.values() if not column.settled]
-            if not self.columns:  # a file without columns would forget how many rows it has
+            if not self.columns:  # a file without columns could not store its number of rows
                 open_ones = [Column(name, pa.null(), False) for name in names]
             ready = [replace(column, kind=settled(column.kind), settled=True) for column in open_ones]
             if not ready or self._publish(ready):
@@ -90,7 +93,7 @@ class Agreement:
         kind = found if known is None else join(known.kind, found)
         if kind is None or not holds(value, kind):
             raise unfit(name, known.kind if known is not None else found, value, row)
-        exact = is_exact(value)  # else it must not become a column of doubles
+        exact = is_exact(value)  # otherwise it must not become a column of doubles
         return Column(name, kind if exact else settled(kind), not exact)
 
     def _check_name(self, name: Any, names: Iterable[Any], row: Any) -> None:
@@ -107,7 +110,7 @@ class Agreement:
                 )
 
     def _look(self) -> None:
-        """Find the newest version."""
+        """Read the newest version."""
         import pyarrow as pa
 
         if not self._root.is_dir():
@@ -121,7 +124,7 @@ class Agreement:
             self._version = newest
 
     def _publish(self, changed: Iterable[Column]) -> bool:
-        """The next version, with these columns in it. False if another writer was faster."""
+        """Publish the next version, with these columns changed. False if another writer was faster."""
         import pyarrow as pa
 
         columns = {**self.columns, **{column.name: column for column in changed}}

@@ -1,7 +1,7 @@
-"""Whether a column takes a value, and what becomes of its type where there is no schema.
+"""Checks whether a column can hold a value, and infers and widens column types where there is no schema.
 
-pyarrow converts more than a sink may: it cuts 1.5 down to 1 for an integer, the time off a date, and leaves out keys of
-a dict that a struct does not have. A value counts as one of the column's type only if nothing of it is lost.
+pyarrow converts values with losses that a sink must not accept: 1.5 becomes the integer 1, a time is cut to its date,
+and keys of a dict that a struct lacks are dropped. A column holds a value only if nothing of it is lost.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 EXACT = 1 << 53
-"""Integers up to this are doubles too."""
+"""Integers up to this size are exact as doubles."""
 
 
 def quick_check(kind: Any, settled: bool) -> Callable[[Any], bool]:
-    """Says at once that a value is of the type, for the plain ones; of what it turns down, ``holds`` decides.
+    """A fast check for values of plain types. If it returns False, ``holds`` must decide.
 
-    A column that is not ``settled`` may become one of doubles, and must hear of integers that are none.
+    A column that is not ``settled`` may still become one of doubles, so the check fails for integers beyond ``EXACT``.
     """
     import pyarrow as pa
 
@@ -43,12 +43,12 @@ def _is_text(value: Any) -> bool:
         return False
     try:
         return value.isascii() or bool(value.encode())
-    except UnicodeEncodeError:  # half a character
+    except UnicodeEncodeError:  # a lone surrogate
         return False
 
 
 def holds(value: Any, kind: Any) -> bool:
-    """Whether a column of this type holds the value, all of it."""
+    """Whether a column of this type can hold the value without loss."""
     import pyarrow as pa
 
     try:
@@ -59,7 +59,7 @@ def holds(value: Any, kind: Any) -> bool:
 
 
 def _loses(value: Any, kind: Any) -> bool:
-    """Whether pyarrow, which converts the value, leaves something of it out."""
+    """Whether pyarrow would lose a part of the value in converting it."""
     import pyarrow as pa
 
     if value is None:
@@ -83,7 +83,7 @@ def _loses(value: Any, kind: Any) -> bool:
 
 
 def infer(value: Any) -> Any | None:
-    """The type of a column that begins with this value; None if there is none."""
+    """The column type inferred from a first value; None if no type can hold it."""
     import pyarrow as pa
 
     try:
@@ -94,7 +94,7 @@ def infer(value: Any) -> Any | None:
 
 
 def _has_empty_struct(kind: Any) -> bool:
-    """A struct without fields cannot be written, and no later row may give it any."""
+    """Whether a struct in this type has no fields: it cannot be written, and later rows may never add one."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind) and not kind.num_fields:
@@ -103,7 +103,7 @@ def _has_empty_struct(kind: Any) -> bool:
 
 
 def join(one: Any, other: Any) -> Any | None:
-    """The type that holds all values of both, if there is one: integers are doubles, unknown parts become known."""
+    """The type that holds all values of both, or None: integers widen to doubles, unknown parts to known ones."""
     import pyarrow as pa
 
     types = pa.types
@@ -138,7 +138,7 @@ def _join_structs(one: Any, other: Any) -> Any | None:
 
 
 def settled(kind: Any) -> Any:
-    """The type with strings in the place of what no row has told: it can be written, and readers want one type."""
+    """The type with unknown parts replaced by strings, so that it can be written and is the same in all files."""
     import pyarrow as pa
 
     if pa.types.is_null(kind):
@@ -151,7 +151,7 @@ def settled(kind: Any) -> Any:
 
 
 def is_exact(value: Any) -> bool:
-    """Whether it has no integer in it that is not a double too."""
+    """Whether every integer in the value is exact as a double."""
     if isinstance(value, int):
         return -EXACT <= value <= EXACT
     if isinstance(value, dict):

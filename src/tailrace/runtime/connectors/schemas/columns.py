@@ -1,7 +1,7 @@
-"""How rows become columns: dicts by name, tuples by place (``_1``, ``_2``, …), anything else as ``value``.
+"""Turns rows into columns: dicts by name, tuples by position (``_1``, ``_2``, …), anything else as ``value``.
 
-A row is checked when it is written, value by value, so that a bad one is refused by itself and every commit succeeds.
-Without a schema the columns are those that all writers of the folder agree on. Those that hold only None are left out.
+Each row is checked when it is written, so that a bad row is refused by itself and commits do not fail. Without a schema
+the columns are those that all writers of the folder agree on; columns with only None are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tailrace.runtime.connectors.schemas.agreement import Agreement, Column, unf
 
 
 class Columns:
-    """Turns the rows of one writer into pyarrow tables. It has a schema, or agrees with others on one."""
+    """Turns the rows of one writer into pyarrow tables, by a given schema or by one agreed on with other writers."""
 
     def __init__(self, schema: Any | None, agreement: Agreement | None = None) -> None:
         self._schema = schema
@@ -43,7 +43,7 @@ class Columns:
             self._decide(doubtful, row)
 
     def table(self, rows: Sequence[Any]) -> Any:
-        """All rows, each of which was checked."""
+        """A table of these rows, each of which must have passed ``check``."""
         import pyarrow as pa
 
         if self._agreement is not None:
@@ -54,7 +54,7 @@ class Columns:
         return pa.Table.from_arrays(arrays, schema=self._schema or pa.schema(fields))
 
     def _decide(self, doubtful: Mapping[Any, Any], row: Any) -> None:
-        """About values that the quick check did not let pass. A row that is refused leaves no new column behind."""
+        """Decide on values that failed the fast check: learn columns from them, or raise TypeError and learn none."""
         new = {}
         for name, value in doubtful.items():
             column = self._columns.get(name)
@@ -77,11 +77,11 @@ class Columns:
 
 
 class Shape:
-    """The form of rows: is one like the first, and like the schema? Which value belongs to which column?"""
+    """The form of rows: dict, tuple or plain value. All rows must match the first one and the schema."""
 
     def __init__(self, schema: Any | None) -> None:
         self._names = None if schema is None else frozenset(schema.names)
-        self._places: list[str] = [] if schema is None else schema.names  # of the items of a tuple, or of a plain value
+        self._places: list[str] = [] if schema is None else schema.names  # columns of tuples and plain values
         self._kind: type | None = None
         self._width = 0
 
@@ -111,16 +111,16 @@ class Shape:
             self._places = list(fields) if kind is tuple else ["value"]
 
     def cells(self, row: Any) -> Iterable[tuple[Any, Any]]:
-        """Names of columns with their values. The row was checked before."""
+        """Pairs of column name and value. The row must have passed ``check``."""
         if isinstance(row, dict):
             return row.items()
         return zip(self._places, row if isinstance(row, tuple) else (row,), strict=True)
 
     def column(self, rows: Sequence[Any], name: str) -> list[Any]:
-        """One column of rows of one form."""
+        """The values of one column. The rows must have passed ``check``."""
         if isinstance(rows[0], dict):
             return [row.get(name) for row in rows]
-        if name not in self._places:  # another writer's
+        if name not in self._places:  # a column of another writer
             return [None] * len(rows)
         place = self._places.index(name)
         return [row[place] for row in rows] if isinstance(rows[0], tuple) else list(rows)
