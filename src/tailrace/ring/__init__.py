@@ -1,14 +1,14 @@
-"""Rings in shared memory, between the workers of one machine.
+"""Ring buffers in shared memory, between the workers of one machine.
 
-``PairRing`` has one writer and one reader; ``SharedRing``, TurboStream's OSRBuffer, has many of both. The cores are C
-(``_ring.c``); where that could not be built, ``why_unavailable`` says so, and links go over TCP.
+``PairRing`` has one writer and one reader; ``SharedRing``, TurboStream's OSRBuffer, has many of both. The algorithms
+are in C (``_ring.c``). Where that could not be built, ``why_unavailable`` gives the reason, and links use TCP.
 """
 
 from __future__ import annotations
 
 
 def why_unavailable() -> str | None:
-    """Why there are no rings here; None if there are."""
+    """Why there are no rings on this machine; None if there are."""
     try:
         from tailrace.ring import _ring  # noqa: F401
     except ImportError as error:

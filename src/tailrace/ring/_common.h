@@ -1,4 +1,4 @@
-/* What both types of ends have in common. Python has mapped and checked the memory (segment.py). */
+/* Code that both types of ends share. The memory has been mapped and checked by Python (segment.py). */
 #ifndef TAILRACE_RING_COMMON_H
 #define TAILRACE_RING_COMMON_H
 
@@ -12,7 +12,7 @@
 
 #define METHOD(function) (PyCFunction)(void (*)(void))function
 
-/* The mapped memory. Views of records are slices of `whole`: while one is alive, the memory cannot be unmapped. */
+/* The mapped memory. Views of records are slices of `whole`, so the memory stays mapped while one exists. */
 typedef struct {
     Py_buffer buffer;
     PyObject *whole;
@@ -76,7 +76,7 @@ static PyObject *record_tuple(ring_memory *memory, ring_view *view, int copied)
     return pair;
 }
 
-/* A number below a limit, -1 on an error. */
+/* Parse a number below a limit; -1 on an error. */
 static int64_t number_below(PyObject *object, uint64_t limit)
 {
     unsigned long long number = PyLong_AsUnsignedLongLong(object);
@@ -99,7 +99,7 @@ static int two_numbers(PyObject *const *arguments, Py_ssize_t count, int64_t *on
 
 static PyObject *close_ring(_Atomic uint32_t *closed, _Atomic uint32_t *consumers, _Atomic uint32_t *producers)
 {
-    /* seq_cst: comes before the look at who waits, and before the last look of a reader that has seen it. */
+    /* seq_cst: ordered before the check for waiting ends, and before the last read of a reader that has seen it. */
     atomic_store_explicit(closed, 1, memory_order_seq_cst);
     int bells = ring_wake(consumers);
     bells |= ring_wake(producers);

@@ -1,9 +1,9 @@
 /* One producer, one consumer, no compare-and-swap and no gaps.
  *
- * The tail is the producer's, the head the consumer's. A record is written above the tail and then the tail is moved
- * past it: what the consumer sees below the tail is whole. The consumer reads below the tail and then moves the head:
- * what the producer sees below the head is free. A record never wraps, so that it can be read in place: the rest of
- * the data is skipped by a record marked FLUSH. */
+ * Only the producer moves the tail, only the consumer the head. The producer writes a record above the tail and then
+ * moves the tail past it, so everything below the tail is complete. The consumer reads below the tail and then moves
+ * the head, so everything below the head is free. A record never wraps, so that it can be read in place: a record
+ * marked FLUSH skips the rest of the data. */
 #ifndef TAILRACE_RING_PAIR_H
 #define TAILRACE_RING_PAIR_H
 
@@ -12,7 +12,7 @@
 #include "_wait.h"
 
 #ifndef RING_STEP
-#define RING_STEP(number) ((void)0) /* tests stop a process here */
+#define RING_STEP(number) ((void)0) /* tests can stop a process here */
 #endif
 
 enum ring_result { RING_CORRUPT = -3, RING_TOO_LARGE = -2, RING_CLOSED = -1, RING_NONE = 0, RING_DONE = 1, RING_BELL = 2 };
@@ -29,7 +29,7 @@ static inline uint64_t ring_size(uint64_t length)
     return (sizeof(ring_record) + length + RING_UNIT - 1) & ~(uint64_t)(RING_UNIT - 1);
 }
 
-/* Whatever a record begins at, it and what is skipped before it must fit. */
+/* The largest payload that always fits: wherever a record begins, it and the space skipped before it must fit. */
 static inline uint64_t ring_largest(uint64_t capacity) { return capacity / 2 - sizeof(ring_record); }
 
 static inline ring_record *ring_at(uint8_t *data, uint64_t capacity, uint64_t position)
@@ -37,23 +37,23 @@ static inline ring_record *ring_at(uint8_t *data, uint64_t capacity, uint64_t po
     return (ring_record *)(data + (position & (capacity - 1)));
 }
 
-/* How much more than its own size a record takes, because it does not fit before the end. */
+/* The bytes to skip before a record that does not fit before the end of the data; else 0. */
 static inline uint64_t ring_skip(uint64_t capacity, uint64_t position, uint64_t size)
 {
     uint64_t left = capacity - (position & (capacity - 1));
     return left < size ? left : 0;
 }
 
-/* Positions that no ring has. Whoever went on with them would leave the segment. */
+/* Whether positions are impossible. Using them would access memory outside of the segment. */
 static inline int ring_nonsense(uint64_t capacity, uint64_t head, uint64_t tail)
 {
     return ((head | tail) & (RING_UNIT - 1)) || tail < head || tail - head > capacity;
 }
 
-/* RING_DONE if there is room for so many bytes, head included; RING_NONE, RING_CORRUPT. */
+/* RING_DONE if there is room for this many bytes, head included; otherwise RING_NONE or RING_CORRUPT. */
 static inline int pair_has_room(ring_pair *ring, uint64_t capacity, uint64_t size)
 {
-    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed); /* our own */
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed); /* only this end moves it */
     /* seq_cst: after producer_waits was announced, or the consumer might free space and see nobody waiting. Acquire
      * is part of it: the consumer has finished reading what it frees. */
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_seq_cst);
@@ -71,7 +71,7 @@ static inline int pair_write(
     if (room != RING_DONE) return room;
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
     uint64_t skip = ring_skip(capacity, tail, size);
-    /* Relaxed: the consumer looks at none of this before the tail has passed it. */
+    /* Relaxed: the consumer reads none of this before the tail has passed it. */
     if (skip) {
         ring_record *mark = ring_at(data, capacity, tail);
         atomic_store_explicit(&mark->status, RING_FLUSH, memory_order_relaxed);
@@ -92,17 +92,17 @@ static inline int pair_write(
     atomic_store_explicit(&ring->records, records, memory_order_relaxed);
     atomic_store_explicit(&ring->bytes, bytes, memory_order_relaxed);
     RING_STEP(7);
-    /* seq_cst: releases the record, and comes before the look at consumer_waits. */
+    /* seq_cst: releases the record, and is ordered before the read of consumer_waits. */
     atomic_store_explicit(&ring->tail, tail, memory_order_seq_cst);
     RING_STEP(8);
     return ring_wake(&ring->consumer_waits) ? RING_BELL : RING_DONE;
 }
 
-/* The first record at or after a position, skipping FLUSH. RING_NONE if there is none yet. */
+/* Find the first record at or after a position, skipping FLUSH. RING_NONE if there is none yet. */
 static inline int pair_look(ring_pair *ring, uint8_t *data, uint64_t capacity, uint64_t position, ring_view *view)
 {
     for (;;) {
-        /* seq_cst: after consumer_waits was announced. Acquire is part of it: the record is whole. */
+        /* seq_cst: ordered after the announcement in consumer_waits. Includes acquire: the record is complete. */
         uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_seq_cst);
         if (tail == position) return RING_NONE;
         if (ring_nonsense(capacity, position, tail)) return RING_CORRUPT;
@@ -124,11 +124,11 @@ static inline int pair_look(ring_pair *ring, uint8_t *data, uint64_t capacity, u
     }
 }
 
-/* Give back everything below a position. RING_BELL if the producer waits for a bell. */
+/* Free everything below a position. RING_BELL if the producer waits for a bell. */
 static inline int pair_release(ring_pair *ring, uint64_t capacity, uint64_t position)
 {
     RING_STEP(10);
-    /* seq_cst: releases the space, and comes before the look at producer_waits. */
+    /* seq_cst: releases the space, and is ordered before the read of producer_waits. */
     atomic_store_explicit(&ring->head, position, memory_order_seq_cst);
     uint32_t waiting = atomic_load_explicit(&ring->producer_waits, memory_order_seq_cst);
     if (waiting == RING_NOBODY) return RING_DONE;

@@ -8,7 +8,7 @@ typedef struct {
     PyObject_HEAD
     ring_memory memory;
     ring_pair *ring;
-    uint64_t reading; /* up to where this end has looked */
+    uint64_t reading; /* the position up to which this end has read */
 } Pair;
 
 static PyObject *pair_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
@@ -22,7 +22,7 @@ static PyObject *pair_new(PyTypeObject *type, PyObject *arguments, PyObject *nam
         Py_DECREF(self);
         return NULL;
     }
-    /* Acquire: a consumer before us, if there was one, has finished with what is below. */
+    /* Acquire: an earlier consumer, if there was one, has finished with everything below. */
     self->reading = atomic_load_explicit(&self->ring->head, memory_order_acquire);
     return (PyObject *)self;
 }
@@ -71,22 +71,22 @@ static PyObject *pair_py_release(Pair *self, PyObject *Py_UNUSED(nothing))
     return PyLong_FromLong(pair_release(self->ring, self->memory.capacity, self->reading));
 }
 
-/* Announce that we wait for data, and how; False if there is some after all. */
+/* Announce that this end waits for data, and how. False if there is some after all. */
 static PyObject *pair_py_want_data(Pair *self, PyObject *how)
 {
     ring_view view;
     int64_t waiting = number_below(how, RING_LINE);
     if (waiting < 0) return NULL;
     ring_announce(&self->ring->consumer_waits, (uint32_t)waiting);
-    /* seq_cst: after the announcement, like the look at the tail. */
+    /* seq_cst: ordered after the announcement, like the read of the tail. */
     if (pair_find(self, &view) == RING_NONE && !atomic_load_explicit(&self->ring->closed, memory_order_seq_cst))
         Py_RETURN_TRUE;
-    /* Relaxed: at worst a producer wakes nobody. */
+    /* Relaxed: the worst outcome is an unneeded wake-up. */
     atomic_store_explicit(&self->ring->consumer_waits, RING_NOBODY, memory_order_relaxed);
     Py_RETURN_FALSE;
 }
 
-/* The same for room: (bytes, how). */
+/* Announce that this end waits for room for so many bytes, and how. False if there is some after all. */
 static PyObject *pair_py_want_room(Pair *self, PyObject *const *arguments, Py_ssize_t count)
 {
     int64_t length, how;
@@ -126,7 +126,7 @@ static PyObject *pair_py_closed(Pair *self, PyObject *Py_UNUSED(nothing))
 static PyObject *pair_py_statistics(Pair *self, PyObject *Py_UNUSED(nothing))
 {
     ring_pair *ring = self->ring;
-    uint64_t head = atomic_load(&ring->head); /* first: the tail is never below it */
+    uint64_t head = atomic_load(&ring->head); /* read before the tail, which is never below it */
     return Py_BuildValue("KKKKKKK", atomic_load(&ring->records), atomic_load(&ring->bytes), atomic_load(&ring->waits),
                          atomic_load(&ring->sleeps), 0ULL, atomic_load(&ring->high_water),
                          atomic_load(&ring->tail) - head);

@@ -6,7 +6,7 @@
 #define FIELD(type, field) {#type "." #field, (long)offsetof(type, field)}
 #define NUMBER(name) {#name, (long)(name)}
 
-/* Every offset, size and number, for layout.py to be compared with. */
+/* All offsets, sizes and constants, to compare layout.py with. */
 static const struct {
     const char *name;
     long value;

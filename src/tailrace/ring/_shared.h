@@ -1,24 +1,26 @@
-/* Many producers, many consumers: TurboStream's OSRBuffer, with what the paper leaves open.
+/* Many producers, many consumers: TurboStream's OSRBuffer, with solutions to what the paper leaves open.
  *
- * Producers hold no lock. One reserves space by moving the tail with compare-and-swap, writes a head (WRITING), then
- * the payload, and flips the head to READY. Consumers take turns: whose turn it is looks from the left edge to the
- * right, marks what it wants as TAKEN, clears what has been read at the left edge and moves the head. So everything
- * between head and tail that nobody has written to is zero, and a status of zero means: reserved, no head yet.
+ * Producers hold no lock. A producer reserves space by moving the tail with compare-and-swap, writes a head (WRITING)
+ * and the payload, and sets the head to READY. Consumers take turns. The consumer that has the turn scans from the head
+ * towards the tail, marks the records that it takes as TAKEN, zeroes those at the head that have been read, and moves
+ * the head past them. Space between head and tail that has not been written to is therefore zero, and a status of zero
+ * means: reserved, no head yet.
  *
- * The window. A look goes past records that are still being written, but not past more than `window` of them: one
- * slow producer holds up nobody until the ring is full behind it.
+ * The window. A scan skips records that are still being written, but at most `window` of them: a slow producer does not
+ * hold up the others until the ring is full behind it.
  *
- * The gap. Who reserves and dies before it has written a head leaves a gap of unknown length. A producer therefore
- * stores the reservation that it is about to try in its slot, and replaces it only after it has written a head. At a
- * gap, the winner's slot thus holds its reservation; so may slots of losers, who saw the same tail, with other
- * lengths. If all are proven dead, the winner's length is the smallest one at which something else begins: the tail,
- * a head, or a reservation. Nothing begins inside a reservation, as the tail has never been there. If one of them is
- * alive, it will write a head or try elsewhere, and we wait for it: two that are stopped at one gap with different
- * lengths hold up the readers until one wakes up or both are dead.
+ * The gap. A producer that reserves and dies before it has written a head leaves a gap of unknown length. Each producer
+ * therefore stores the reservation that it is about to try in its slot, and replaces it only after it has written a
+ * head. At a gap, the slot of the producer that won it holds its reservation. Slots of producers that lost the race for
+ * the same tail may hold reservations at the same position with other lengths. If all of them are proven dead, the
+ * length of the winner is the smallest one at which something else begins: the tail, a head, or a reservation. Nothing
+ * begins inside a reservation, because the tail was never there. If one of them is alive, it will write a head or try
+ * elsewhere, and consumers wait for it: two producers that are stopped at one gap with different lengths hold up the
+ * readers until one of them continues or both are dead.
  *
- * Giving up. A record is given up only when its process is proven dead, which is the caller's to prove: one that is
- * merely stopped may wake up and write. The slot of the dead is free once nothing of it is left in the ring. A turn
- * outlives nobody either: it is inherited, with the clearing that was under way. */
+ * Giving up. A record is given up only if its process is proven dead, and the caller provides the proof: a process that
+ * is merely stopped may continue to write. The slot of a dead process is freed once none of its records are left. The
+ * turn of a dead process is inherited, together with the clearing that it had begun. */
 #ifndef TAILRACE_RING_SHARED_H
 #define TAILRACE_RING_SHARED_H
 
@@ -26,7 +28,7 @@
 
 #include "_pair.h"
 
-#define RING_TRIES 64 /* for a turn, before we look after something else: it takes microseconds */
+#define RING_TRIES 64 /* attempts to get the turn, which is held for microseconds, before returning to the caller */
 
 typedef struct {
     ring_shared *ring;
@@ -39,7 +41,7 @@ typedef struct {
 
 /* -- slots */
 
-/* NOWHERE in between keeps a reader from pairing the position of one reservation with the length of another. */
+/* NOWHERE in between keeps a reader from combining the position of one reservation with the length of another. */
 static inline void slot_store(ring_slot *slot, uint64_t position, uint64_t length)
 {
     atomic_store_explicit(&slot->position, RING_NOWHERE, memory_order_seq_cst);
@@ -47,7 +49,7 @@ static inline void slot_store(ring_slot *slot, uint64_t position, uint64_t lengt
     atomic_store_explicit(&slot->position, position, memory_order_seq_cst);
 }
 
-/* The length that a slot has for this position; 0 if it has none. */
+/* The length that a slot has announced for this position; 0 if it has none. */
 static inline uint64_t slot_length(ring_slot *slot, uint64_t position)
 {
     if (atomic_load_explicit(&slot->position, memory_order_seq_cst) != position) return 0;
@@ -55,18 +57,18 @@ static inline uint64_t slot_length(ring_slot *slot, uint64_t position)
     return atomic_load_explicit(&slot->position, memory_order_seq_cst) == position ? length : 0;
 }
 
-/* Relaxed, and no addition in one go: whoever counts here is alone. */
+/* Relaxed, and not an atomic addition: only one process counts here at a time. */
 static inline void slot_count(_Atomic uint64_t *counter, uint64_t more)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more, memory_order_relaxed);
 }
 
-/* A free slot's number, now ours; RING_SLOTS if there is none. */
+/* Claim a free slot. Returns its number, or RING_SLOTS if there is none. */
 static inline uint32_t shared_register(ring_shared *ring, uint64_t owner)
 {
     for (uint32_t number = 0; number < RING_SLOTS; number++) {
         uint64_t nobody = 0;
-        /* One word says who it is: a process that dies right here leaves a slot that can be told to be dead. */
+        /* A single word identifies the owner: even a process that dies right here can be recognised as dead. */
         if (atomic_compare_exchange_strong_explicit(
                 &ring->slots[number].owner, &nobody, owner, memory_order_seq_cst, memory_order_seq_cst))
             return number;
@@ -74,11 +76,11 @@ static inline uint32_t shared_register(ring_shared *ring, uint64_t owner)
     return RING_SLOTS;
 }
 
-/* Must have nothing under way. Also for the dead, of whom nothing is left. */
+/* Free a slot whose owner has no write or read in progress, or is dead and has no records left. */
 static inline void shared_leave(ring_shared *ring, uint32_t number)
 {
     atomic_store_explicit(&ring->slots[number].position, RING_NOWHERE, memory_order_seq_cst);
-    /* seq_cst, and with it release: who takes the slot finds the position gone. */
+    /* seq_cst, which includes release: the next owner of the slot finds the position cleared. */
     atomic_store_explicit(&ring->slots[number].owner, 0, memory_order_seq_cst);
 }
 
@@ -100,9 +102,9 @@ static inline int shared_reserve(ring_end *end, uint32_t target, uint32_t length
     ring_shared *ring = end->ring;
     uint64_t size = ring_size(length);
     for (;;) {
-        /* Acquire: what is below the head has been cleared. The head first: see shared_has_room. */
+        /* Acquire: everything below the head has been cleared. Read before the tail: see shared_has_room. */
         uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
-        /* Acquire: whoever moved the tail here stored its reservation before. */
+        /* Acquire: the process that moved the tail here had stored its reservation before. */
         uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
         if (ring_nonsense(end->capacity, head, tail)) {
             if (atomic_load_explicit(&ring->head, memory_order_acquire) != head) continue; /* both have moved on */
@@ -112,35 +114,35 @@ static inline int shared_reserve(ring_end *end, uint32_t target, uint32_t length
         uint64_t all = skip ? skip : size;
         uint64_t held = tail + all - head;
         if (held > end->capacity) {
-            /* A reservation that we lost must not lie about: it would keep a gap from being told. */
+            /* A lost reservation must be removed: it would make the length of a gap ambiguous. */
             atomic_store_explicit(&ring->slots[end->slot].position, RING_NOWHERE, memory_order_seq_cst);
             return RING_NONE;
         }
         RING_STEP(1);
         slot_store(&ring->slots[end->slot], tail, all);
         RING_STEP(2);
-        /* seq_cst, and with it release: who sees the tail moved finds our reservation in our slot. */
+        /* seq_cst, which includes release: a process that sees the new tail finds this reservation in the slot. */
         if (!atomic_compare_exchange_strong_explicit(
                 &ring->tail, &tail, tail + all, memory_order_seq_cst, memory_order_relaxed))
             continue;
         RING_STEP(3);
-        if (held > atomic_load_explicit(&ring->high_water, memory_order_relaxed)) /* about: two may race, no harm */
+        if (held > atomic_load_explicit(&ring->high_water, memory_order_relaxed)) /* approximate: a race is harmless */
             atomic_store_explicit(&ring->high_water, held, memory_order_relaxed);
         ring_record *record = ring_at(end->data, end->capacity, tail);
-        /* Relaxed: nobody looks at these before the status. */
+        /* Relaxed: no process reads these before the status. */
         atomic_store_explicit(&record->target, target, memory_order_relaxed);
         atomic_store_explicit(
             &record->length, skip ? (uint32_t)(skip - sizeof(ring_record)) : length, memory_order_relaxed);
         atomic_store_explicit(&record->slot, end->slot, memory_order_relaxed);
         RING_STEP(4);
-        /* Release: length and slot are there when the status is. */
+        /* Release: length and slot are visible when the status is. */
         atomic_store_explicit(&record->status, skip ? RING_FLUSH : RING_WRITING, memory_order_release);
         RING_STEP(5);
         if (skip) continue;
         /* seq_cst, as was the move of the tail: either we see that the ring has been closed, or who has seen it
          * closed sees our reservation after that, and waits for it. */
         if (atomic_load_explicit(&ring->closed, memory_order_seq_cst)) {
-            atomic_store_explicit(&record->status, RING_HAS_READ, memory_order_release); /* nobody has to */
+            atomic_store_explicit(&record->status, RING_HAS_READ, memory_order_release); /* not to be read */
             return RING_CLOSED;
         }
         *reserved = record;
@@ -148,18 +150,18 @@ static inline int shared_reserve(ring_end *end, uint32_t target, uint32_t length
     }
 }
 
-/* The payload is whole: show it. RING_BELL if a consumer waits for a bell. */
+/* Publish a record whose payload is complete. RING_BELL if a consumer waits for a bell. */
 static inline int shared_publish(ring_end *end, ring_record *record)
 {
     RING_STEP(7);
     slot_count(&end->ring->slots[end->slot].records, 1);
     slot_count(
         &end->ring->slots[end->slot].bytes, atomic_load_explicit(&record->length, memory_order_relaxed));
-    /* seq_cst: releases the payload, and comes before the look at consumer_waits. */
+    /* seq_cst: releases the payload, and is ordered before the read of consumer_waits. */
     atomic_store_explicit(&record->status, RING_READY, memory_order_seq_cst);
     RING_STEP(8);
     int bell = ring_wake(&end->ring->consumer_waits);
-    /* seq_cst: not before the record is visible, see shared_rest. */
+    /* seq_cst: not read before the record is visible; see shared_rest. */
     return bell || atomic_load_explicit(&end->ring->resting, memory_order_seq_cst) ? RING_BELL : RING_DONE;
 }
 
@@ -167,7 +169,7 @@ static inline int shared_publish(ring_end *end, ring_record *record)
 
 static inline void shared_move_head(ring_end *end, uint64_t from, uint64_t to)
 {
-    /* Someone who dies while clearing leaves zeros that look like a gap: whoever has the next turn must know. */
+    /* A process that dies while clearing leaves zeros that look like a gap: the next turn must know how far it was. */
     atomic_store_explicit(&end->ring->clearing, to, memory_order_seq_cst);
     RING_STEP(11);
     uint64_t begin = from & (end->capacity - 1), size = to - from;
@@ -175,7 +177,7 @@ static inline void shared_move_head(ring_end *end, uint64_t from, uint64_t to)
     memset(end->data + begin, 0, first);
     RING_STEP(12);
     memset(end->data, 0, size - first);
-    /* seq_cst: releases the zeros, and comes before the look at producer_waits. */
+    /* seq_cst: releases the zeros, and is ordered before the read of producer_waits. */
     atomic_store_explicit(&end->ring->head, to, memory_order_seq_cst);
 }
 
@@ -183,7 +185,7 @@ static inline int shared_take_turn(ring_end *end)
 {
     for (int attempt = 0; attempt < RING_TRIES; attempt++) {
         uint64_t nobody = 0;
-        /* Acquire: all that the last one did at the left edge. */
+        /* Acquire: everything that the previous holder of the turn did at the head. */
         if (atomic_compare_exchange_strong_explicit(
                 &end->ring->turn, &nobody, end->owner, memory_order_acquire, memory_order_relaxed))
             return 1;
@@ -192,11 +194,12 @@ static inline int shared_take_turn(ring_end *end)
     return 0;
 }
 
-/* Take over the turn of a dead process, if it has it, and clear what it was about to: RING_DONE, and we have the
- * turn; RING_NONE, RING_CORRUPT. The name of a process is never used again, so no living one loses its turn. */
+/* Take over the turn of a dead process, if it has it, and finish its clearing. RING_DONE if this process now has the
+ * turn; otherwise RING_NONE or RING_CORRUPT. An owner (pid and start time) is never reused, so no living process loses
+ * its turn. */
 static inline int shared_inherit_turn(ring_end *end, uint64_t dead)
 {
-    /* Acquire: all that those did who ended their turns. The dead one's stores are visible because it is dead. */
+    /* Acquire: everything done in earlier turns. The stores of the dead process are visible because it is dead. */
     if (!atomic_compare_exchange_strong_explicit(
             &end->ring->turn, &dead, end->owner, memory_order_acquire, memory_order_relaxed))
         return RING_NONE;
@@ -210,12 +213,12 @@ static inline int shared_inherit_turn(ring_end *end, uint64_t dead)
 static inline void shared_end_turn(ring_end *end)
 {
     RING_STEP(13);
-    /* Release: all that we did at the left edge, for whoever has the next turn. */
+    /* Release: everything done at the head, for the next turn. */
     atomic_store_explicit(&end->ring->turn, 0, memory_order_release);
 }
 
-/* Whether a reservation begins at a position: it is the tail, or has a slot, or a head. The order of the reads
- * matters: a slot is left only after the head has been written. */
+/* Whether a reservation begins at a position: it is the tail, or a slot has announced it, or it has a head. The order
+ * of the reads matters: a slot drops its announcement only after the head has been written. */
 static inline int shared_begins(ring_end *end, uint64_t position, uint64_t tail)
 {
     if (position >= tail || position & (RING_UNIT - 1)) return position == tail;
@@ -225,9 +228,9 @@ static inline int shared_begins(ring_end *end, uint64_t position, uint64_t tail)
     return atomic_load_explicit(&record->status, memory_order_acquire) != RING_EMPTY;
 }
 
-/* The size of a gap, and in `dead` whether its producer is; 0 while it cannot be told. `buried` has a bit for every
- * slot that is proven dead. The order of the reads matters: whoever moved the tail on had stored its reservation
- * before, and has written a head before it stores another one. */
+/* The size of a gap, and in `dead` whether its producer is dead; 0 while the size is unknown. `buried` has a bit for
+ * each slot that is proven dead. The order of the reads matters: the process that moved the tail had stored its
+ * reservation before, and writes a head before it stores another one. */
 static inline uint64_t shared_gap(ring_end *end, uint64_t position, uint64_t buried, int *dead)
 {
     uint64_t tail = atomic_load_explicit(&end->ring->tail, memory_order_seq_cst);
@@ -241,12 +244,12 @@ static inline uint64_t shared_gap(ring_end *end, uint64_t position, uint64_t bur
         same = same && length == lengths[0];
     }
     ring_record *record = ring_at(end->data, end->capacity, position);
-    /* Still no head: so the winner was among those that we found. */
+    /* Still no head, so the winner was among the slots found. */
     if (!found || atomic_load_explicit(&record->status, memory_order_seq_cst) != RING_EMPTY) return 0;
     *dead = dead_ones == found;
     if (same && (*dead || dead_ones == 0)) return lengths[0];
     if (!*dead) return 0;
-    /* The shortest first: the first that ends where something begins is the winner's, and nothing beyond it is read. */
+    /* Shortest first: the first one that ends where something begins is the winner's, and nothing beyond it is read. */
     for (uint64_t tried = 0;;) {
         uint64_t length = RING_NOWHERE;
         for (uint64_t index = 0; index < found; index++)
@@ -257,15 +260,15 @@ static inline uint64_t shared_gap(ring_end *end, uint64_t position, uint64_t bur
     }
 }
 
-/* Whether something of this size can be at a position: it is whole units, and ends before the data and the tail do. */
+/* Whether a size is possible at a position: a multiple of the unit that exceeds neither the data nor the tail. */
 static inline int shared_fits(ring_end *end, uint64_t position, uint64_t size, uint64_t tail)
 {
     return !(size & (RING_UNIT - 1)) && size <= end->capacity - (position & (end->capacity - 1)) &&
            size <= tail - position;
 }
 
-/* The record at a position: its status, and its size or 0 if that cannot be told yet. RING_CORRUPT if it makes no
- * sense. `dead` tells of a gap only. */
+/* The record at a position: its status, and its size, which is 0 if it is not known yet. RING_CORRUPT if it is invalid.
+ * `dead` is set only at a gap. */
 static inline int shared_inspect(
     ring_end *end, uint64_t position, uint64_t tail, uint64_t buried, uint32_t *status, uint64_t *size, int *dead)
 {
@@ -277,7 +280,7 @@ static inline int shared_inspect(
         if (*status != RING_EMPTY) break;
         *size = shared_gap(end, position, buried, dead);
         if (*size) return shared_fits(end, position, *size, tail) ? RING_DONE : RING_CORRUPT;
-        /* A head that was written just now is no reason to stop: what is behind it may be ready since long. */
+        /* Do not stop at a head that was written just now: records behind it may be ready. */
         if (atomic_load_explicit(&record->status, memory_order_seq_cst) == RING_EMPTY) return RING_DONE;
     }
     uint32_t word = *status & RING_STATUS_MASK;
@@ -286,7 +289,7 @@ static inline int shared_inspect(
     return shared_fits(end, position, *size, tail) ? RING_DONE : RING_CORRUPT;
 }
 
-/* Move the head past all that is done with. Must have the turn. RING_DONE if it moved, RING_NONE, RING_CORRUPT. */
+/* Move the head past all records that are done. RING_DONE if it moved, or RING_NONE, RING_CORRUPT. Needs the turn. */
 static inline int shared_reclaim(ring_end *end)
 {
     uint64_t head = atomic_load_explicit(&end->ring->head, memory_order_relaxed);
@@ -295,7 +298,7 @@ static inline int shared_reclaim(ring_end *end)
     uint64_t position = head;
     while (position < tail) {
         ring_record *record = ring_at(end->data, end->capacity, position);
-        /* Acquire: its reader has finished when we clear it. */
+        /* Acquire: its reader has finished before it is cleared. */
         uint32_t status = atomic_load_explicit(&record->status, memory_order_acquire);
         if (status != RING_HAS_READ && status != RING_FLUSH && status != RING_GIVEN_UP) break;
         uint64_t size = ring_size(atomic_load_explicit(&record->length, memory_order_relaxed));
@@ -307,8 +310,8 @@ static inline int shared_reclaim(ring_end *end)
     return RING_DONE;
 }
 
-/* Take up to `limit` records that are ready; with no `views`, only say whether there is one. The number of them, or
- * RING_CORRUPT. Must have the turn. */
+/* Take up to `limit` records that are ready; without `views`, only check whether there is one. Returns their number, or
+ * RING_CORRUPT. Needs the turn. */
 static inline int shared_look(ring_end *end, int limit, ring_view *views)
 {
     uint64_t position = atomic_load_explicit(&end->ring->head, memory_order_relaxed);
@@ -327,7 +330,7 @@ static inline int shared_look(ring_end *end, int limit, ring_view *views)
             if (!views) return 1;
             ring_record *record = ring_at(end->data, end->capacity, position);
             RING_STEP(9);
-            /* Relaxed: nobody else touches a record that is ready while we have the turn. */
+            /* Relaxed: only the holder of the turn changes a record that is ready. */
             atomic_store_explicit(&record->status, RING_TAKEN | end->slot << RING_SLOT_SHIFT, memory_order_relaxed);
             views[found].target = atomic_load_explicit(&record->target, memory_order_relaxed);
             views[found].length = atomic_load_explicit(&record->length, memory_order_relaxed);
@@ -341,32 +344,33 @@ static inline int shared_look(ring_end *end, int limit, ring_view *views)
     return found;
 }
 
-/* This record has been read. */
+/* Mark a record as read. */
 static inline void shared_finish(ring_view *view)
 {
     RING_STEP(10);
     ring_record *record = (ring_record *)view->payload - 1;
-    /* Release: our reading is over when someone clears it. */
+    /* Release: reading is over before the record is cleared. */
     atomic_store_explicit(&record->status, RING_HAS_READ, memory_order_release);
 }
 
-/* Give these records back, and tell producers that wait for room. RING_BELL if one wants a bell. */
+/* Return these records, and wake producers that wait for room. RING_BELL if one wants a bell. */
 static inline int shared_release(ring_end *end, ring_view *views, int count)
 {
     for (int index = 0; index < count; index++) shared_finish(&views[index]);
-    if (!shared_take_turn(end)) return RING_DONE; /* who has it, or the next one, will do the rest */
+    if (!shared_take_turn(end)) return RING_DONE; /* the holder of the turn, or the next one, clears them */
     int moved = shared_reclaim(end);
     shared_end_turn(end);
     if (moved == RING_CORRUPT) return RING_CORRUPT;
     return moved == RING_DONE && ring_wake(&end->ring->producer_waits) ? RING_BELL : RING_DONE;
 }
 
-/* Announce that we wait for data, and how. RING_NONE if we may; RING_DONE if there is some, or can be none any more,
- * or it cannot be told; RING_CORRUPT. In `bell` whether a producer must be told that there is room. */
+/* Announce that this end waits for data, and how. RING_NONE if it may sleep; RING_DONE if there is data, or the ring is
+ * closed and empty, or another process has the turn; or RING_CORRUPT. `bell` is set if a producer that waits for room
+ * wants a bell. */
 static inline int shared_want_data(ring_end *end, uint32_t how, int *bell)
 {
     ring_shared *ring = end->ring;
-    /* The announcement stays: it may be another's as well, and costs one wake-up too many at most. */
+    /* The announcement stays: other ends may share it, and it costs one unneeded wake-up at most. */
     ring_announce(&ring->consumer_waits, how);
     if (!shared_take_turn(end)) return RING_DONE;
     int found = shared_look(end, 1, NULL);
@@ -381,13 +385,14 @@ static inline int shared_want_data(ring_end *end, uint32_t how, int *bell)
     return found || drained ? RING_DONE : RING_NONE;
 }
 
-/* -- resting: many consumers that sleep for one bell, which wakes one of them. An announcement, which the first record
- * takes away, would have to be made anew by whoever is woken, for those who are not. They count themselves instead. */
+/* -- resting: many consumers sleep on one bell, which wakes one of them. The first record would clear an announcement,
+ * and the consumer that is woken would have to renew it for the others. A counter of resting consumers avoids that. */
 
-/* We are about to sleep: 1. Or there is something to draw, or it cannot be told: 0, and we do not count. */
+/* Returns 1 if this consumer may sleep, and counts it as resting. Returns 0 if there is something to draw, or if that
+ * is unknown. */
 static inline int shared_rest(ring_end *end)
 {
-    /* seq_cst: before the look. Either a producer finds us counted, or we find its record. */
+    /* seq_cst: ordered before the look. Either a producer sees the count, or this consumer sees its record. */
     atomic_fetch_add_explicit(&end->ring->resting, 1, memory_order_seq_cst);
     int found = RING_DONE;
     if (shared_take_turn(end)) {
@@ -399,14 +404,14 @@ static inline int shared_rest(ring_end *end)
     return found == RING_CORRUPT ? RING_CORRUPT : 0;
 }
 
-/* We do not sleep any more. */
+/* This consumer no longer sleeps. */
 static inline void shared_rise(ring_end *end)
 {
-    atomic_fetch_sub_explicit(&end->ring->resting, 1, memory_order_relaxed); /* at worst one bell too many */
+    atomic_fetch_sub_explicit(&end->ring->resting, 1, memory_order_relaxed); /* the worst outcome is an unneeded bell */
 }
 
-/* Take the next record, and have `copy` make its own of it. RING_DONE if there was one, RING_BELL if another is there
- * for one who rests, RING_NONE, RING_CORRUPT. Must have the turn. */
+/* Take the next record and pass it to `copy`. RING_DONE if there was one, RING_BELL if there is another one for a
+ * resting consumer; otherwise RING_NONE or RING_CORRUPT. Needs the turn. */
 static inline int shared_draw(ring_end *end, void (*copy)(void *, const ring_view *), void *to)
 {
     ring_view view;
@@ -422,8 +427,8 @@ static inline int shared_draw(ring_end *end, void (*copy)(void *, const ring_vie
     return found == RING_CORRUPT ? RING_CORRUPT : found ? RING_BELL : RING_DONE;
 }
 
-/* Give up what the dead in `buried` were writing or reading, and free their slots, unless a gap must wait for a
- * living process first. The number of records given up, or RING_CORRUPT. Must have the turn. */
+/* Give up the records that the dead processes in `buried` were writing or reading, and free their slots, unless a gap
+ * must wait for a living process first. Returns the number of records given up, or RING_CORRUPT. Needs the turn. */
 static inline int shared_give_up(ring_end *end, uint64_t buried)
 {
     ring_shared *ring = end->ring;
@@ -449,22 +454,23 @@ static inline int shared_give_up(ring_end *end, uint64_t buried)
         }
         position += size;
     }
-    slot_count(&ring->given_up, (uint64_t)given_up); /* ours, as is the turn */
+    slot_count(&ring->given_up, (uint64_t)given_up); /* only the holder of the turn counts */
     if (position < tail) return given_up;
     for (uint32_t number = 0; number < RING_SLOTS; number++)
         if ((buried >> number) & 1) shared_leave(ring, number);
     return given_up;
 }
 
-/* All that these dead processes have left: a turn, records, slots. The number of records given up, or RING_CORRUPT.
- * An end without a slot may call it. In `bell` whether a producer must be told that there is room. */
+/* Clean up after dead processes: their turn, records and slots. Returns the number of records given up, or
+ * RING_CORRUPT. An end without a slot may call it. `bell` is set if a producer that waits for room
+ * wants a bell. */
 static inline int shared_bury(ring_end *end, const uint64_t *dead, size_t count, int *bell)
 {
     int moved = RING_NONE;
     for (size_t index = 0; index < count && moved == RING_NONE; index++) moved = shared_inherit_turn(end, dead[index]);
     if (moved == RING_NONE && !shared_take_turn(end)) return 0;
     uint64_t buried = 0;
-    for (uint32_t number = 0; number < RING_SLOTS; number++) { /* slots of the dead change hands only in a turn */
+    for (uint32_t number = 0; number < RING_SLOTS; number++) { /* slots of dead processes change only in a turn */
         uint64_t owner = atomic_load_explicit(&end->ring->slots[number].owner, memory_order_seq_cst);
         for (size_t index = 0; index < count; index++)
             if (owner && owner == dead[index]) buried |= 1ULL << number;

@@ -4,7 +4,7 @@
 
 #include "_common.h"
 
-#define RING_VIEWS 256 /* records that an end holds at once */
+#define RING_VIEWS 256 /* records that an end may hold at once */
 
 typedef struct {
     PyObject_HEAD
@@ -12,8 +12,8 @@ typedef struct {
     ring_end end;
     ring_view views[RING_VIEWS];
     int held;
-    int bell; /* must be rung: the next release says so */
-    uint64_t seen; /* the tail when there was nothing to draw */
+    int bell; /* a bell must be rung: the next release reports it */
+    uint64_t seen; /* the tail when there was last nothing to draw */
 } Shared;
 
 static PyObject *shared_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
@@ -58,11 +58,11 @@ static int is_registered(Shared *self)
 
 /* -- writing */
 
-/* RING_DONE and a record to fill in, or why not. */
+/* Reserve a record to fill in: RING_DONE, or the reason for a failure. */
 static int shared_begin(Shared *self, int64_t target, uint64_t length, ring_record **record)
 {
     if (length > ring_largest(self->end.capacity)) return RING_TOO_LARGE;
-    /* Acquire is enough for a first look: shared_reserve looks again. */
+    /* Acquire is enough for this first check: shared_reserve checks again. */
     if (atomic_load_explicit(&self->end.ring->closed, memory_order_acquire)) return RING_CLOSED;
     return shared_reserve(&self->end, (uint32_t)target, (uint32_t)length, record);
 }
@@ -86,7 +86,7 @@ static PyObject *shared_py_write(Shared *self, PyObject *const *arguments, Py_ss
     return PyLong_FromLong(result);
 }
 
-/* All payloads in one record, each after its length. They must be bytes: nothing may fail once space is reserved. */
+/* Write all payloads as one record, each after its length. They must be bytes: nothing may fail after reserving. */
 static PyObject *shared_py_write_batch(Shared *self, PyObject *const *arguments, Py_ssize_t count)
 {
     if (count != 2 || !PyList_Check(arguments[1]))
@@ -130,7 +130,7 @@ static PyObject *shared_records(Shared *self, PyObject *number, int copied)
         shared_end_turn(&self->end);
     }
     if (found == RING_CORRUPT) return corrupt();
-    self->held += found; /* even on an error: they are ours, and go back with the next release */
+    self->held += found; /* even on an error: they have been taken, and the next release returns them */
     PyObject *records = PyList_New(found);
     for (int index = 0; records && index < found; index++) {
         PyObject *record = record_tuple(&self->memory, &views[index], copied);
@@ -154,7 +154,7 @@ static PyObject *shared_py_release(Shared *self, PyObject *Py_UNUSED(nothing))
     return PyLong_FromLong(result);
 }
 
-/* Announce that we wait for data, and how; False if there is no reason to. */
+/* Announce that this end waits for data, and how. False if there is no reason to. */
 static PyObject *shared_py_want_data(Shared *self, PyObject *how)
 {
     int64_t waiting = number_below(how, RING_LINE);
@@ -163,33 +163,33 @@ static PyObject *shared_py_want_data(Shared *self, PyObject *how)
     return result == RING_CORRUPT ? corrupt() : PyBool_FromLong(result == RING_NONE);
 }
 
-/* -- drawing, by threads of which some rest */
+/* -- drawing, by threads of which some may rest */
 
 static void copy_record(void *to, const ring_view *view)
 {
     *(PyObject **)to = PyBytes_FromStringAndSize((const char *)view->payload, view->length);
 }
 
-/* draw() -> (payload, result). No payload, and RING_NONE: there is none; RING_DONE: others are at it. */
+/* draw() -> (payload, result). Without a payload, RING_NONE: there is none; RING_DONE: another process has the turn. */
 static PyObject *shared_py_draw(Shared *self, PyObject *Py_UNUSED(nothing))
 {
     if (!is_registered(self)) return NULL;
     PyObject *payload = Py_None;
     int result = RING_DONE;
     if (shared_take_turn(&self->end)) {
-        /* Before the look: what is reserved after it is news. */
+        /* Read before looking: a reservation after it counts as new. */
         uint64_t tail = atomic_load_explicit(&self->end.ring->tail, memory_order_seq_cst);
         result = shared_draw(&self->end, copy_record, &payload);
         shared_end_turn(&self->end);
         if (result == RING_NONE) self->seen = tail;
     }
-    if (!payload) return NULL; /* no memory: it is lost with this process */
+    if (!payload) return NULL; /* out of memory: the record is lost with this process */
     PyObject *both = result == RING_CORRUPT ? corrupt() : Py_BuildValue("Oi", payload, result);
     if (payload != Py_None) Py_DECREF(payload);
     return both;
 }
 
-/* Whether it is worth drawing: it is not empty, and something was reserved since there was nothing. */
+/* Whether drawing may succeed: the ring is not empty, and space was reserved since there was last nothing. */
 static PyObject *shared_py_worth_drawing(Shared *self, PyObject *Py_UNUSED(nothing))
 {
     uint64_t tail = atomic_load_explicit(&self->end.ring->tail, memory_order_acquire);
@@ -197,7 +197,7 @@ static PyObject *shared_py_worth_drawing(Shared *self, PyObject *Py_UNUSED(nothi
         tail != self->seen && tail != atomic_load_explicit(&self->end.ring->head, memory_order_relaxed));
 }
 
-/* The bell has rung: what was being written when there was nothing may be there now. */
+/* The bell has rung: a record that was being written at the last look may be ready now. */
 static PyObject *shared_py_heard(Shared *self, PyObject *Py_UNUSED(nothing))
 {
     self->seen = RING_NOWHERE;
@@ -212,7 +212,7 @@ static PyObject *shared_py_rest(Shared *self, PyObject *Py_UNUSED(nothing))
     return result == RING_CORRUPT ? corrupt() : PyBool_FromLong(result);
 }
 
-/* How many do. */
+/* The number of resting consumers. */
 static PyObject *shared_py_resting(Shared *self, PyObject *Py_UNUSED(nothing))
 {
     return PyLong_FromLong((long)atomic_load_explicit(&self->end.ring->resting, memory_order_seq_cst));
@@ -249,9 +249,9 @@ static PyObject *shared_py_sleep(Shared *self, PyObject *const *arguments, Py_ss
     Py_RETURN_NONE;
 }
 
-/* -- the dead */
+/* -- dead processes */
 
-/* Everybody at the ring: the owner of every slot that is taken, and who has the turn. */
+/* All processes at the ring: the owner of each slot in use, and the holder of the turn. */
 static PyObject *shared_py_owners(Shared *self, PyObject *Py_UNUSED(nothing))
 {
     PyObject *owners = PySet_New(NULL);
@@ -265,7 +265,7 @@ static PyObject *shared_py_owners(Shared *self, PyObject *Py_UNUSED(nothing))
     return owners;
 }
 
-/* bury([dead owner, ...]) -> records given up. An end that has found no slot free may call it. */
+/* bury([dead owner, ...]) -> records given up. An end without a slot may call it. */
 static PyObject *shared_py_bury(Shared *self, PyObject *dead)
 {
     if (!PyList_Check(dead)) return PyErr_Format(PyExc_TypeError, "bury takes a list of owners");
@@ -280,7 +280,7 @@ static PyObject *shared_py_bury(Shared *self, PyObject *dead)
     return given_up == RING_CORRUPT ? corrupt() : PyLong_FromLong(given_up);
 }
 
-/* -- the rest */
+/* -- other methods */
 
 static PyObject *shared_py_close(Shared *self, PyObject *Py_UNUSED(nothing))
 {
@@ -302,7 +302,7 @@ static PyObject *shared_py_statistics(Shared *self, PyObject *Py_UNUSED(nothing)
         waits += atomic_load(&ring->slots[number].waits);
         sleeps += atomic_load(&ring->slots[number].sleeps);
     }
-    uint64_t head = atomic_load(&ring->head); /* first: the tail is never below it */
+    uint64_t head = atomic_load(&ring->head); /* read before the tail, which is never below it */
     return Py_BuildValue("KKKKKKK", records, bytes, waits, sleeps, atomic_load(&ring->given_up),
                          atomic_load(&ring->high_water), atomic_load(&ring->tail) - head);
 }
@@ -312,7 +312,7 @@ LEAVING(shared_leaving_write, Shared, shared_py_write(self, arguments + 1, count
 LEAVING(shared_leaving_read, Shared, shared_py_read(self, arguments[1]))
 LEAVING(shared_leaving_release, Shared, shared_py_release(self, NULL))
 
-/* Go on with the write that was left at step 5, 6 or 7. */
+/* Continue the write that was abandoned at step 5, 6 or 7. */
 static PyObject *shared_resume(Shared *self, PyObject *payload)
 {
     uint64_t position = atomic_load(&self->end.ring->slots[self->end.slot].position);

@@ -1,5 +1,5 @@
-/* A build with -DRING_STEPS is for tests: a process stops at a step of an algorithm, or leaves it there for good, as
- * if it had died. Other builds have no steps. */
+/* For tests, a build with -DRING_STEPS can stop a process at a given step of an algorithm, or abandon the algorithm
+ * there as if the process had died. Other builds have no steps. */
 #ifndef TAILRACE_RING_STEPS_H
 #define TAILRACE_RING_STEPS_H
 
@@ -19,14 +19,14 @@ static void ring_step(int number)
 }
 #define RING_STEP(number) ring_step(number)
 
-/* stop_at(step): the next time that this process is there, it stops. */
+/* stop_at(step): stop this process the next time it reaches the step. */
 static PyObject *stop_at(PyObject *module, PyObject *step)
 {
     ring_stop_at = (int)PyLong_AsLong(step);
     Py_RETURN_NONE;
 }
 
-/* A method like another one, with a step to leave it at as the first argument; then it returns None. */
+/* Defines a variant of a method whose first argument is a step at which it is abandoned; it then returns None. */
 #define LEAVING(name, type, call)                                                             \
     static PyObject *name(type *self, PyObject *const *arguments, Py_ssize_t count)           \
     {                                                                                         \

@@ -1,6 +1,6 @@
-"""An end of a ring: calls that wait, around a core in C that never does.
+"""An end of a ring: blocking calls around a C core that never blocks.
 
-Waiting is: try, announce that we wait, look once more, sleep. See ``_wait.h`` for why no wake-up is lost.
+To wait is to try, announce the wait, try once more, and sleep. ``_wait.h`` explains why no wake-up is lost.
 """
 
 from __future__ import annotations
@@ -20,27 +20,30 @@ if TYPE_CHECKING:
     from tailrace.ring._ring import Pair, Shared
 
 NAP_NS = 100 * MILLISECOND_NS
-"""The longest sleep at a time. A peer that dies wakes nobody, so we look up now and then."""
+"""The longest single sleep. A peer that dies sends no wake-up, so a waiting end checks for dead peers this often."""
 
 BUSY_S = 0.0002
-"""How long to leave a ring alone when someone else is at it."""
+"""Pause between attempts while another process has the turn at the ring."""
 
 Core = TypeVar("Core", "Pair", "Shared")
 Result = TypeVar("Result")
 
 
 class RingEnd(Generic[Core]):
-    """Law: what ``put`` took comes out of ``get`` once, in the order of its producer, or is counted as given up."""
+    """The blocking interface of both kinds of rings.
+
+    Law: what ``put`` accepts comes out of ``get`` once, in the order of its producer, or is counted as given up.
+    """
 
     def __init__(self, segment: Segment, core: Core) -> None:
         self.segment = segment
-        self.core: Core = core  # for callers that wait in their own way
-        self._look_up_ns = 0  # when it is time to; kept from call to call, as each may be shorter than a nap
+        self.core: Core = core  # for callers that do their own waiting
+        self._look_up_ns = 0  # when to check for dead peers; kept between calls, as each may be shorter than a nap
 
     # -- writing
 
     def put(self, payload: bytes | memoryview, timeout_s: float, target: int = 0) -> bool:
-        """False if there was no room for so long."""
+        """Write a record. False if there was no room within the timeout."""
         if self.core.write(target, payload) > 0:  # most calls end here
             return True
         return self._put(lambda: self.core.write(target, payload), memoryview(payload).nbytes, timeout_s)
@@ -68,18 +71,18 @@ class RingEnd(Generic[Core]):
     # -- reading
 
     def get(self, timeout_s: float) -> tuple[int, bytes] | None:
-        """The next (target, payload); None if nothing came for so long."""
+        """The next (target, payload); None if there was none within the timeout."""
         records = self.get_many(1, timeout_s)
         return records[0] if records else None
 
     def get_many(self, limit: int, timeout_s: float) -> list[tuple[int, bytes]]:
-        """What is there, up to a limit; waits for the first only."""
+        """All records that are ready, up to a limit. Waits only for the first."""
         records = self._get(lambda: self.core.read(limit), timeout_s)
         self.core.release()
         return records
 
     def look(self, limit: int, timeout_s: float) -> list[tuple[int, memoryview]]:
-        """The same in place. The views are good until ``release``, which gives the space back."""
+        """Like ``get_many``, without copying. The views are valid until ``release``, which frees the space."""
         return self._get(lambda: self.core.look(limit), timeout_s)
 
     def release(self) -> None:
@@ -89,7 +92,7 @@ class RingEnd(Generic[Core]):
         def attempt() -> list[Result] | None:
             records = read()
             if not records and self.core.closed():
-                records = read()  # what was written before it was closed
+                records = read()  # records written before the ring was closed
                 if not records and not self._unfinished():
                     raise RingClosed("the ring is closed")
             return records or None
@@ -100,11 +103,11 @@ class RingEnd(Generic[Core]):
         return found or []
 
     def _unfinished(self) -> bool:
-        """Whether a record that is not ready may yet become so."""
+        """Whether a record that is not ready may still become so."""
         return False
 
     def _look_up(self) -> None:
-        """Called now and then while there is nothing to do."""
+        """Called every ``NAP_NS`` while waiting. Shared rings check for dead peers here."""
 
     def _wait(
         self,
@@ -114,7 +117,7 @@ class RingEnd(Generic[Core]):
         timeout_s: float,
     ) -> Result | None:
         try:
-            result = attempt()  # before the clock is looked at
+            result = attempt()  # at least once, even with a timeout of 0
             now_ns = time.monotonic_ns()
             deadline_ns = now_ns + int(timeout_s * SECOND_NS)
             while result is None:
@@ -136,11 +139,11 @@ class RingEnd(Generic[Core]):
     # -- the end
 
     def close(self) -> None:
-        """No more may be written, by anyone; what is there can be read."""
+        """Refuse further writes by any process. Records that are in the ring can still be read."""
         self.core.close()
 
     def detach(self) -> None:
-        """Unmap. What views are still around keep the memory until they are gone."""
+        """Unmap the memory. It stays mapped as long as a view of a record exists."""
         del self.core
         self.segment.close()
 

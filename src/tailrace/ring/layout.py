@@ -1,4 +1,4 @@
-"""Where everything is in a segment, for Python. ``_layout.h`` says the same to C, and a test compares the two."""
+"""The memory layout of a segment, for Python. ``_layout.h`` has the same for C, and a test compares the two."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LINE = 64
 UNIT = 16
 SLOTS = 64
 BATCH = 0x8000_0000
-VIEWS = 256  # records that an end of a shared ring holds at once
+VIEWS = 256  # records that one end of a shared ring may hold at once
 
 SEGMENT = struct.Struct("<QIIQQQ16s")  # magic, version, kind, capacity, owner, namespace of processes, nonce
 SEGMENT_FIELDS = ("magic", "version", "kind", "capacity", "owner", "processes", "nonce")
@@ -45,26 +45,26 @@ OFFSETS = {
 }
 
 SPARE = 208
-"""Four bytes of a shared ring's head that no end looks at, for whoever uses it. They begin as 0."""
+"""Offset of four bytes in a shared ring's head that the ring itself does not use. They are 0 at first."""
 
 DATA = {PAIR: SIZES["ring_pair"], SHARED: SIZES["ring_shared"]}
-"""Where the data begins, by kind."""
+"""Offset of the data, by kind of ring."""
 
 SMALLEST, LARGEST = 64 << 10, 1 << 30
-"""Bytes of data. Smaller ones hold too few records to be worth their head; offsets of larger ones leave 32 bits."""
+"""Limits on the bytes of data. Smaller rings hold too few records for their head; larger ones exceed 32-bit offsets."""
 
 MODE_NOBODY, MODE_SLEEP, MODE_BELL = 0, 1, 2
-"""How someone waits: not at all, in a futex, or for a bell."""
+"""How an end waits: not at all, in a futex, or for a bell."""
 
 CORRUPT, TOO_LARGE, CLOSED, NONE, DONE, BELL = -3, -2, -1, 0, 1, 2
-"""What a call in C returns."""
+"""Result codes of the C functions."""
 
 
 def record_size(length: int) -> int:
-    """Bytes that a payload of this length takes in a ring."""
+    """Bytes that a payload of this length occupies in a ring."""
     return -(-(RECORD_BYTES + length) // UNIT) * UNIT
 
 
 def largest_payload(capacity: int) -> int:
-    """Wherever a record begins, it and what is skipped before it must fit."""
+    """The largest payload that always fits: wherever a record begins, it and the space skipped before it must fit."""
     return capacity // 2 - RECORD_BYTES

@@ -1,6 +1,6 @@
-"""What the rings do, without memory, atomics or processes: the oracle that the C code is tested against.
+"""A model of the rings without memory, atomics or processes: the oracle that the C code is tested against.
 
-A process may leave a write or a read at one of its steps (see ``stepped``), as if it had died or been stopped there.
+A process may abandon a write or a read at one of its steps (see ``stepped``), as if it had died or stopped there.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from tailrace.ring.layout import VIEWS, largest_payload, record_size
 
 
 class State(Enum):
-    RESERVED = auto()  # without a head
+    RESERVED = auto()  # space without a head
     WRITING = auto()
     READY = auto()
     TAKEN = auto()
-    DONE = auto()  # read, given up, or the mark that the rest before the end is skipped
+    DONE = auto()  # read, given up, or a marker that skips the rest before the end
 
 
 @dataclass
@@ -24,13 +24,13 @@ class Record:
     position: int
     size: int
     state: State
-    owner: int  # who writes it; once it is taken, who reads it
+    owner: int  # the process that writes it; once it is taken, the one that reads it
     payload: bytes = b""
 
 
 @dataclass
 class Track:
-    """Positions: where the next record goes, and whether it fits."""
+    """Positions in a ring: where the next record goes, and whether it fits."""
 
     capacity: int
     head: int = 0
@@ -42,7 +42,7 @@ class Track:
         return self.tail - self.head
 
     def skip(self, size: int) -> int:
-        """What is left before the end, if the record does not fit there."""
+        """The bytes to skip before the end, if the record does not fit there; else 0."""
         left = self.capacity - self.tail % self.capacity
         return left if left < size else 0
 
@@ -88,8 +88,8 @@ class SharedModel(Track):
     """Many producers, many consumers. Law: a record is read once, or it is given up and its process is dead."""
 
     window: int = 64
-    turn: int = 0  # whose, if someone has left while it was its turn
-    clearing: int = 0  # up to where that one was about to clear
+    turn: int = 0  # the process that left while it had the turn; 0 if none
+    clearing: int = 0  # up to which position it was about to clear
     announced: dict[int, tuple[int, int]] = field(default_factory=dict)  # owner -> position and size of a reservation
     owners: set[int] = field(default_factory=set)
     given_up: int = 0
@@ -97,7 +97,7 @@ class SharedModel(Track):
     # -- writing
 
     def write(self, owner: int, payload: bytes, leave_at: int = 0) -> bool | None:
-        """None if it left at that step."""
+        """Whether there was room; None if the process left at step ``leave_at``."""
         size = record_size(len(payload))
         while True:
             skip = self.skip(size)
@@ -123,7 +123,7 @@ class SharedModel(Track):
             return None if leave_at == 8 else True
 
     def resume(self, owner: int) -> None:
-        """Who left while it was writing shows its record."""
+        """A process that left while writing publishes its record after all."""
         (record,) = (one for one in self.records if one.owner == owner and one.state is State.WRITING)
         record.state = State.READY
 
@@ -158,7 +158,7 @@ class SharedModel(Track):
         return [record for record in self.records if record.state is State.TAKEN and record.owner == owner]
 
     def release(self, owner: int, leave_at: int = 0) -> bool:
-        """False if it left at that step."""
+        """False if the process left at step ``leave_at``."""
         for record in self.taken(owner):
             if leave_at == 10:
                 return False
@@ -178,10 +178,10 @@ class SharedModel(Track):
         return next((record.position for record in self.records if record.state is not State.DONE), self.tail)
 
     def _lengths(self, gap: Record) -> set[int]:
-        """Sizes that someone has announced for this place."""
+        """Sizes that processes have announced for a reservation at this position."""
         return {size for position, size in self.announced.values() if position == gap.position}
 
-    # -- the dead
+    # -- dead processes
 
     def bury(self, dead: set[int]) -> int:
         if self.turn and self.turn not in dead:
@@ -189,19 +189,19 @@ class SharedModel(Track):
         if self.turn:
             self.drop(self.clearing)
             self.turn = 0
-        before, all_told = self.given_up, True
+        before, all_known = self.given_up, True
         for record in self.records:
             of_dead = record.owner in dead
             if record.state is State.RESERVED:
                 there = {owner for owner, (position, _) in self.announced.items() if position == record.position}
                 of_dead = there <= dead
                 if not of_dead and (there & dead or len(self._lengths(record)) > 1):
-                    all_told = False
+                    all_known = False
                     break
             if of_dead and record.state in (State.RESERVED, State.WRITING, State.TAKEN):
                 record.state = State.DONE
                 self.given_up += 1
-        if all_told:
+        if all_known:
             self.owners -= dead
             self.announced = {owner: place for owner, place in self.announced.items() if owner not in dead}
         self.drop(self._done_up_to())

@@ -1,4 +1,4 @@
-"""A ring between two processes, one that writes and one that reads."""
+"""A ring with one writing and one reading process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tailrace.ring.segment import Segment
 
 
 class PairRing(RingEnd[Pair]):
-    """One end of it. Which one is up to the caller, who must not be both and must not be two."""
+    """One end of the ring. The caller must ensure that there is only one writer and only one reader."""
 
     def __init__(self, segment: Segment) -> None:
         super().__init__(segment, Pair(segment.memory))

@@ -1,7 +1,7 @@
-"""A segment is a file in memory that processes of one machine map: a head that says what it is, and a ring.
+"""A segment is a file in /dev/shm that processes of one machine map. It holds a head that identifies it, and a ring.
 
-Its name tells the run and the process that made it, so that what a crash leaves can be swept. The two ends of a pair
-unlink it as soon as both have it: then there is nothing to leave.
+Its name contains the run and the process that created it, so that segments left by a crash can be removed. The two ends
+of a pair unlink theirs as soon as both have mapped it, so that a crash leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ FOLDER = Path("/dev/shm")
 PREFIX = "tailrace"
 
 naming = threading.RLock()
-"""Held by who gives a file in there a name of this process, until it can be unlinked by who has it."""
+"""Held while a file with a name of this process is created, until the creator can unlink it. See ``sweep_own``."""
 
 _serial = itertools.count()
 _NAME = re.compile(rf"{PREFIX}-.+-(\d+)-(\d+)-\d+(\.bell)?")
 
 
 def ring_capacity(least: int) -> int:
-    """The capacity of a ring with at least so many bytes."""
+    """The smallest valid capacity of at least this many bytes."""
     if not 0 < least <= LARGEST:
         raise SegmentError(f"ring of impossible size: bytes={least} limit={LARGEST}; did you mix two numbers up?")
     return max(SMALLEST, 1 << (least - 1).bit_length())
@@ -49,7 +49,7 @@ class Segment:
 
     @classmethod
     def create(cls, run: str, kind: int, least_bytes: int) -> Segment:
-        """A new one, with at least so many bytes of data. Raises SegmentError if there is no memory for it."""
+        """Create a segment with at least this many bytes of data. Raises SegmentError if there is no memory for it."""
         capacity = ring_capacity(least_bytes)
         size = DATA[kind] + capacity
         owner, nonce = own_id(), secrets.token_bytes(16)
@@ -66,7 +66,7 @@ class Segment:
         except OSError as error:
             raise SegmentError(f"cannot create a segment: {error}; is {FOLDER} there and writable?") from error
         try:
-            os.posix_fallocate(number, 0, size)  # now or never: a full file system would otherwise kill us later
+            os.posix_fallocate(number, 0, size)  # fails now: if space is short, a later access would kill the process
             return mmap.mmap(number, size)
         except OSError as error:
             path.unlink()
@@ -77,7 +77,7 @@ class Segment:
 
     @classmethod
     def attach(cls, path: Path, kind: int, nonce: bytes | None = None) -> Segment:
-        """One that another process has made. Raises SegmentError if it is not there, or not what we take it for."""
+        """Map a segment of another process. Raises SegmentError if it does not exist, or is not the expected one."""
         try:
             number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError as error:
@@ -107,7 +107,7 @@ class Segment:
         try:
             self.memory.close()
         except BufferError:
-            pass  # a view of a record is still around, and takes the memory with it when it goes
+            pass  # a view of a record exists; the memory is unmapped when it is deleted
 
 
 def _check(path: Path, memory: mmap.mmap, kind: int, nonce: bytes | None) -> tuple[int, bytes]:
@@ -128,13 +128,13 @@ def _check(path: Path, memory: mmap.mmap, kind: int, nonce: bytes | None) -> tup
 
 
 def sweep() -> list[Path]:
-    """Remove what dead processes have left. Those of other process namespaces are not ours to judge."""
+    """Remove segments of dead processes. Those of other PID namespaces are left, because their state is unknown."""
     return _remove(lambda owner: not is_alive(owner))
 
 
 def sweep_own() -> list[Path]:
-    """Remove what still has a name of this process, which is about to end: no thread of it can make more."""
-    naming.acquire()  # for ever
+    """Remove all segments of this process, which is about to exit. Its threads cannot create more after this."""
+    naming.acquire()  # never released
     own = own_id()
     return _remove(lambda owner: owner == own)
 
@@ -151,6 +151,6 @@ def _remove(whose: Callable[[int], bool]) -> list[Path]:
             try:
                 path.unlink()
             except OSError:
-                continue  # another user's, or swept by someone else
+                continue  # of another user, or removed by another process
             swept.append(path)
     return swept

@@ -1,4 +1,4 @@
-"""A ring that many processes write to and many read from: TurboStream's OSRBuffer."""
+"""A ring with many writing and many reading processes: TurboStream's OSRBuffer."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tailrace.ring.owner import is_alive, own_id
 from tailrace.ring.segment import Segment
 
 WINDOW = 64
-"""Records still being written that a reader looks past. As many as there can be producers: each writes one."""
+"""How many unfinished records a reader skips. As many as there can be producers, each of which writes one at a time."""
 
 _LENGTH = struct.Struct("<I")
 
 
 class SharedRing(RingEnd[Shared]):
-    """One end of it, for one thread of one process. It may both write and read.
+    """One end of the ring, for one thread of one process. It may both write and read.
 
-    A record whose process died while it wrote or read it is given up: never shown, and counted. A process that is
-    merely stopped is waited for, since it may wake up and write: give-ups need proof of death. An end holds at most
+    A record whose process died while writing or reading it is given up: never delivered, and counted. A process that is
+    merely stopped is waited for, because it may continue to write; giving up needs proof of death. An end holds at most
     ``layout.VIEWS`` records that have not been released, and finds nothing more until they are.
     """
 
@@ -45,13 +45,13 @@ class SharedRing(RingEnd[Shared]):
     # -- batches
 
     def put_batch(self, payloads: Sequence[bytes], timeout_s: float, target: int = 0) -> bool:
-        """All of these as one record: one reservation, one head, one wake-up."""
+        """Write all payloads as one record: one reservation, one head, one wake-up."""
         batch = list(payloads)
         size = sum(map(len, batch)) + _LENGTH.size * len(batch)
         return self._put(lambda: self.core.write_batch(target, batch), size, timeout_s)
 
     def get_tuples(self, limit: int, timeout_s: float) -> list[tuple[int, bytes]]:
-        """As ``get_many``, with the payloads of batches one by one. The limit counts records."""
+        """Like ``get_many``, with batches split into their payloads. The limit counts records."""
         found: list[tuple[int, bytes]] = []
         for target, payload in self.get_many(limit, timeout_s):
             if target & layout.BATCH:
@@ -60,10 +60,10 @@ class SharedRing(RingEnd[Shared]):
                 found.append((target, payload))
         return found
 
-    # -- the dead
+    # -- dead processes
 
     def bury_dead(self) -> int:
-        """Give up what dead processes were writing or reading. Returns how many records that was."""
+        """Give up records that dead processes were writing or reading. Returns their number."""
         dead = [owner for owner in self.core.owners() if not is_alive(owner)]
         return self.core.bury(dead) if dead else 0
 

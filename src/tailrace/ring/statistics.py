@@ -1,4 +1,4 @@
-"""What a ring has seen since it was made."""
+"""Counters of a ring since its creation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ class RingStatistics:
     bytes: int
     producer_waits: int
     consumer_sleeps: int
-    given_up: int  # records whose process died over them
-    high_water: int  # the most bytes that were ever held, heads included
+    given_up: int  # records whose process died while writing or reading them
+    high_water: int  # the most bytes ever held at once, heads included
     held: int  # bytes held now
