@@ -1,4 +1,4 @@
-"""Line charts as SVG, with intervals around points and linear or logarithmic axes, without a dependency for it."""
+"""Draws line charts as SVG without dependencies, with error intervals and linear or logarithmic axes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import NamedTuple
 WIDTH, HEIGHT = 760, 480
 LEFT, RIGHT, TOP, BOTTOM = 84, 20, 44, 58
 LINE_HEIGHT = 17
-TICKS = 8  # about as many on a linear axis
+TICKS = 8  # on a linear axis, approximately
 MANTISSAS = (1, 2, 5)
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # told apart by the colour-blind as well
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # distinguishable by the colour-blind
 
 
 class Point(NamedTuple):
@@ -28,8 +28,8 @@ class Series:
     label: str
     points: Sequence[Point]
     dashed: bool = False
-    colour: int | None = None  # its place in the chart, unless some series belong together
-    line: bool = True  # or marks only
+    colour: int | None = None  # index into COLOURS; by default the position of the series
+    line: bool = True  # False: marks only
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     notes: Sequence[str] = ()
-    band: tuple[float, float] | None = None  # of x, shaded
+    band: tuple[float, float] | None = None  # a shaded range of x
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Axis:
 
 
 def _round_step(least: float) -> float:
-    """The next number of the form 1, 2 or 5 times a power of ten."""
+    """The next larger number of the form 1, 2 or 5 times a power of ten."""
     decade = 10.0 ** floor(log10(least))
     return next(mantissa * decade for mantissa in (*MANTISSAS, 10) if mantissa * decade >= least * (1 - 1e-9))
 
@@ -160,7 +160,7 @@ def _curve(series: Series, place: int, x_axis: Axis, y_axis: Axis) -> list[str]:
     for point in series.points:
         x = x_axis.at(point.x)
         if point.low is not None and point.high is not None:
-            low = max(point.low, y_axis.low)  # an interval may reach below what a logarithmic axis can show
+            low = max(point.low, y_axis.low)  # an interval may extend below a logarithmic axis
             stroke = f'stroke="{_colour(series, place)}"'
             parts.append(_line(x, y_axis.at(low), x, y_axis.at(point.high), stroke))
         parts.append(_mark(series, place, x, y_axis.at(point.y)))

@@ -1,7 +1,7 @@
-"""The demonstration: a word count with one straggling operator, which loses a worker half-way and no row.
+"""The demo: a word count with a straggling operator, which loses a worker half-way and no row.
 
-Every row names the sentence and the position it came from. Whether each arrived exactly once is therefore a question
-to the output files alone, and the engine is not asked.
+Every row names its sentence and position. The output files alone therefore show whether each arrived exactly once,
+without relying on the engine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tailrace import Run, Topology, at_rate, fields, to_jsonl
 from tailrace.dashboard import follow, render_summary
 from tailrace.signals import exit_code
 
-RATE = 150  # sentences a second: about 900 words, which two busy cores can take
+RATE = 150  # sentences per second: about 900 words, which two busy cores can handle
 READERS = 2
 QUICK_S, SLOW_S = 0.002, 0.080
 SLOW_EVERY = 37  # prime, so that slow sentences reach all tasks
@@ -45,7 +45,7 @@ Sentence = tuple[int, str]
 
 
 class Ending(NamedTuple):
-    """How a run that was attended came to its end, and the exit code that says so."""
+    """How a run ended, and the exit code for that."""
 
     how: Literal["ended", "drained", "gave up"]
     code: int
@@ -58,7 +58,7 @@ class Word(NamedTuple):
 
 
 def sentence(number: int) -> Sentence:
-    """The same one for the same number, so that reading again gives the same stream."""
+    """The sentence with this number: always the same, so that the source is repeatable."""
     rng = Random(number)
     return number, " ".join(rng.choice(WORDS) for _ in range(rng.randint(3, 9)))
 
@@ -68,7 +68,7 @@ def read(total: int, split: int, splits: int) -> Iterator[Sentence]:
 
 
 def look_up(value: Sentence) -> Sentence:
-    """Stands for a call to a service: quick as a rule, and forty times slower for a few."""
+    """Imitates a call to a service: usually quick, but forty times slower for a few sentences."""
     time.sleep(SLOW_S if value[0] % SLOW_EVERY == 0 else QUICK_S)
     return value
 
@@ -83,7 +83,7 @@ def text_of(word: Word) -> str:
 
 
 class RunningCount:
-    """Each word with how often this task has seen it."""
+    """Counts how often this task has seen each word."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -105,7 +105,7 @@ def build(folder: Path, total: int, workers: int) -> Topology:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the output files say."""
+    """What was found in the output files."""
 
     rows: int
     sentences: int
@@ -124,7 +124,7 @@ class Verdict:
 
 
 def judge(folder: Path, total: int | None) -> Verdict:
-    """Compare the files with what was to be read: ``total`` sentences, or if None all up to the last of each split."""
+    """Compare the files with the input: ``total`` sentences; if None, all up to the last one found of each split."""
     rows = [json.loads(line) for path in folder.glob("part-*.jsonl") for line in path.read_text("utf-8").splitlines()]
     seen = Counter(Word(row["sentence"], row["position"], row["text"]) for row in rows)
     expected = {word for number in _numbers(seen, total) for word in split_words(sentence(number))}
@@ -150,7 +150,7 @@ def _numbers(seen: Iterable[Word], total: int | None) -> Iterator[int]:
 
 
 class Killer(threading.Thread):
-    """Kills a worker after a while, and tells what it did and when all are back."""
+    """Kills a worker after a while, and prints that, and when all workers are back."""
 
     def __init__(self, run: Run, after_s: float, console: Console) -> None:
         super().__init__(name="demo-killer", daemon=True)
@@ -172,7 +172,7 @@ class Killer(threading.Thread):
             return
         victim = 1 if 1 in pids else min(pids)
         lost = _tasks_on(victim, self._run.lastProgress)
-        with _said_once(f"worker {victim} is gone"):
+        with _suppressed_once(f"worker {victim} is gone"):
             os.kill(pids[victim], signal.SIGKILL)
             say(self._console, f"kill -9 {pids[victim]}: worker {victim} is gone, and with it {lost}", "bold red")
             self._await_return(victim)
@@ -188,15 +188,15 @@ class Killer(threading.Thread):
 
 
 @contextmanager
-def _said_once(words: str) -> Iterator[None]:
-    """Keeps the run from logging, the first time, what begins with these words: they were said in a better way."""
+def _suppressed_once(words: str) -> Iterator[None]:
+    """Suppress the run's first log message that begins with these words, because the demo prints its own."""
     left = [words]
 
     def keep(record: logging.LogRecord) -> bool:
-        unsaid = bool(left) and record.getMessage().startswith(left[0])
-        if unsaid:
+        matches = bool(left) and record.getMessage().startswith(left[0])
+        if matches:
             left.clear()
-        return not unsaid
+        return not matches
 
     logger = logging.getLogger("tailrace")
     logger.addFilter(keep)
@@ -222,7 +222,7 @@ def _tasks_on(worker: int, progress: dict[str, Any] | None) -> str:
 
 
 def run_demo(seconds: float, workers: int, kill: bool, out: Path | None, console: Console, spark: Any = None) -> int:
-    """Run it, show it, judge it. Returns the exit code: 0, 1 if a row is missing or doubled, or that of a signal."""
+    """Run the demo and check its output. Returns the exit code: 1 if a row is missing or doubled, or a signal's."""
     with _folder(out) as folder:
         total = max(1, round(seconds * RATE))
         topology = build(folder, total, workers)
@@ -257,7 +257,7 @@ def attend(run: Run, show: Callable[[], None], console: Console) -> Ending:
     except BaseException:
         run.stop(0)
         raise
-    try:  # from the first word on: a second Ctrl-C may follow it at once
+    try:  # includes the message: a second Ctrl-C may follow at once
         _print(console, "\ndraining: what was read becomes durable, nothing more is read (Ctrl-C again to give up)")
         run.stop()
         return Ending("drained", code)
@@ -269,7 +269,7 @@ def attend(run: Run, show: Callable[[], None], console: Console) -> Ending:
 
 def _conclude(run: Run, verdict: Verdict, code: int, out: Path | None, console: Console) -> int:
     progress = run.lastProgress
-    assert progress is not None  # there is one at the latest when a run has ended
+    assert progress is not None  # a run that has ended has at least one
     _print(console, f"\n{render_summary(progress)}\n")
     if progress["recoveries"]:
         dropped = progress["duplicatesDropped"]
@@ -297,7 +297,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
 
 
 def say(console: Console, words: str, style: str) -> None:
-    """In colour, which belongs to the words: given to the console, it would colour the live table below as well."""
+    """Print in colour. The style is part of the text: given to the console, it would colour the live table too."""
     console.print(Text(words, style), soft_wrap=True)
 
 

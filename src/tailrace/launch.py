@@ -1,4 +1,4 @@
-"""What ``Topology.run`` does: it chooses who hosts the workers."""
+"""Implements ``Topology.run``: chooses the host of the workers, and starts the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailrace.topology import RunOptions, Topology
 
 
 def launch(topology: Topology, spark: Any, /, **options: Unpack[RunOptions]) -> HostedRun:
-    """Run on a Spark session's executors, or without one in subprocesses on this machine."""
+    """Run on the executors of a Spark session, or, if it is None, in subprocesses on this machine."""
     if spark is None:
         chosen = RunSettings.of(options)
         cores = os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""SIGTERM, which is how containers and service managers stop a process, ends a run as Ctrl-C does: it drains."""
+"""Handles SIGTERM, by which containers and service managers stop a process, like Ctrl-C: the run is drained."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from contextlib import contextmanager
 from types import FrameType
 
 TERMINATED = 128 + signal.SIGTERM
-"""The exit code of a process that SIGTERM has ended, as shells report it."""
+"""The exit code of a process that was ended by SIGTERM, as shells report it."""
 
 INTERRUPTED = 128 + signal.SIGINT
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM has come. Code that handles Ctrl-C handles it in the same way."""
+    """Raised on SIGTERM. Code that handles Ctrl-C handles it in the same way."""
 
 
 def exit_code(interrupt: KeyboardInterrupt) -> int:
-    """Of a process that this has ended."""
+    """The exit code of a process that this interrupt ends."""
     return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Meanwhile SIGTERM raises ``Terminated`` in the main thread, which leaves this block as ``SystemExit``.
+    """Within the block, SIGTERM raises ``Terminated`` in the main thread, which leaves the block as ``SystemExit``.
 
-    Nothing changes in other threads, which may not set handlers, nor where somebody has set one already.
+    Does nothing in other threads, which cannot set handlers, or if there is a handler already.
     """
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:

@@ -1,4 +1,4 @@
-"""The ``tailrace`` command. Options are checked here; what they mean is elsewhere."""
+"""The ``tailrace`` command. This package only parses and checks options; other packages act on them."""
 
 from __future__ import annotations
 

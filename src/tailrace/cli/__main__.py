@@ -1,4 +1,4 @@
-"""``python -m tailrace.cli``, where the script is not on the path."""
+"""``python -m tailrace.cli``, for use where the ``tailrace`` script is not on the path."""
 
 from tailrace.cli import main
 

@@ -1,4 +1,4 @@
-"""What the commands have in common: options, a session, a file for figures, and errors that a person can read."""
+"""What several commands share: options, a Spark session, a file for figures, and readable errors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import click
 from tailrace import TailraceError, TaskError
 from tailrace.signals import Terminated, exit_code
 
-MIN_SECONDS = 1.0  # below that nothing is left of a benchmark after its warm-up, and of the demo after its start
-SPARE_SLOTS = 1  # of a local Spark: a worker that is lost can come back before its old task is cleared away
+MIN_SECONDS = 1.0  # shorter benchmarks and demos would end during their warm-up
+SPARE_SLOTS = 1  # in a local Spark, so that a lost worker can restart before its old task is gone
 
 Conf = dict[str, str]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -63,7 +63,7 @@ def check_folder_of(file: Path | None) -> None:
 
 @contextmanager
 def session(host: str, master: str | None, conf: Conf, slots: int | None) -> Iterator[Any]:
-    """A Spark session, stopped at the end; a local one has so many slots. None if Spark is not to host the workers."""
+    """A Spark session, stopped at the end; None if ``host`` is not Spark. ``slots``: of a local session."""
     if host != "spark":
         yield None
         return
@@ -80,14 +80,14 @@ def session(host: str, master: str | None, conf: Conf, slots: int | None) -> Ite
 
 @contextmanager
 def errors_for_people() -> Iterator[None]:
-    """What Tailrace raises on purpose says enough: no traceback of ours around it."""
+    """Print errors that Tailrace raises on purpose without a traceback: their text says enough."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
         click.echo("terminated" if isinstance(interrupt, Terminated) else "interrupted", err=True)
         sys.exit(exit_code(interrupt))
     except TaskError as error:
-        click.echo(str(error), err=True)  # begins with the user's traceback
+        click.echo(str(error), err=True)  # it includes the traceback of the user's function
         sys.exit(1)
     except TailraceError as error:
         raise click.ClickException(str(error)) from error

@@ -1,7 +1,7 @@
 """Subcommands that other distributions add to ``tailrace``, by entry points of the group ``tailrace.commands``.
 
 The name of an entry point is the name of the subcommand, and its object is a click command. One that cannot be loaded
-says so when it is called, and leaves the other subcommands alone.
+fails with the reason when it is called, and does not affect the others.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from tailrace.errors import headline
 
 GROUP = "tailrace.commands"
 ADDED_BY = {"bench": "tailrace-research", "reproduce": "tailrace-research"}
-"""Subcommands that the documents speak of, and the distribution that brings each: for those who do not have it."""
+"""Documented subcommands of other distributions, for a message that says what to install."""
 
 
 class Unavailable(click.ClickException):
-    """A subcommand that is not there, or cannot be loaded: a mistake in the command line, for its exit code."""
+    """A subcommand that is not installed or cannot be loaded. It has the exit code of a usage error."""
 
     exit_code = 2
 
 
 class PluginGroup(click.Group):
-    """The subcommands of this package, and those of entry points. Where both have a name, this package's counts."""
+    """The subcommands of this package and of entry points. If both have a name, this package's wins."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *_plugins()})
@@ -48,7 +48,7 @@ def _plugins() -> dict[str, EntryPoint]:
 def _load(plugin: EntryPoint) -> click.Command:
     try:
         command = plugin.load()
-    except Exception as error:  # whatever is wrong with it is no reason to refuse the others
+    except Exception as error:  # an import may raise anything, and must not affect the other subcommands
         return _broken(plugin, f"{type(error).__name__}: {headline(error)}")
     return command if isinstance(command, click.Command) else _broken(plugin, f"not a click command: {command!r}")
 
@@ -58,7 +58,7 @@ def _broken(plugin: EntryPoint, why: str) -> click.Command:
 
 
 def _refusing(name: str, why: str) -> click.Command:
-    """A subcommand that takes any arguments, says why it cannot run, and ends with exit code 2."""
+    """A subcommand that accepts any arguments, prints why it cannot run, and exits with code 2."""
 
     def refuse(arguments: tuple[str, ...]) -> None:
         raise Unavailable(why)

@@ -1,11 +1,10 @@
-"""``tailrace run``: the topology that a file defines."""
+"""``tailrace run``: runs the topology that a file defines."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-import time
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
@@ -23,14 +22,14 @@ from tailrace import Run, Tail, TailraceError, Topology
 from tailrace.cli import common
 from tailrace.cli.common import SPARE_SLOTS, Conf, conf_option, errors_for_people, host_option, master_option
 from tailrace.dashboard import follow, render_summary
+from tailrace.dashboard.watch import POLL_S, poll
 from tailrace.errors import did_you_mean
 from tailrace.policy.hedging.by_name import named_hedge
 from tailrace.policy.send_order.by_name import named_send
 from tailrace.policy.techniques import PLAIN, checked_scope
 from tailrace.signals import terminable
 
-GLANCE_S = 0.1  # how soon a new progress is written down; there is one a second
-FILE_MODULE = "__tailrace_file__"  # no module that workers could import: what the file defines travels by value
+FILE_MODULE = "__tailrace_file__"  # not importable by workers, so that the file's definitions are pickled by value
 
 
 @click.command()
@@ -111,7 +110,7 @@ def run(
         stack.enter_context(errors_for_people())
         out = sys.stdout
         if as_json:
-            stack.enter_context(redirect_stdout(sys.stderr))  # what workers print must not get between the lines
+            stack.enter_context(redirect_stdout(sys.stderr))  # standard output is for JSON only
         slots = workers + SPARE_SLOTS if workers is not None else None
         spark = stack.enter_context(common.session(host, master, conf, slots))
         rule = None if hedge is None else named_hedge(hedge)
@@ -130,7 +129,7 @@ def run(
 
 
 def load_topology(place: str) -> Topology:
-    """The topology of ``FILE.py`` or ``FILE.py:NAME``. Complains the way a command does."""
+    """The topology in ``FILE.py`` or ``FILE.py:NAME``. Raises click's usage errors."""
     path, name = _split(place)
     if not path.is_file():
         raise click.BadParameter(f"no such file: {path}; are you in the right folder?", param_hint="FILE.py")
@@ -159,11 +158,11 @@ def _split(place: str) -> tuple[Path, str]:
 
 
 def _load(path: Path) -> ModuleType:
-    """Execute the user's file much as ``python FILE.py`` would, except that it is not ``__main__``."""
+    """Execute the user's file as ``python FILE.py`` would, except that its module is not ``__main__``."""
     module = ModuleType(FILE_MODULE)
     module.__file__ = str(path)
     sys.path.insert(0, str(path.absolute().parent))
-    sys.modules[FILE_MODULE] = module  # dataclasses look their module up
+    sys.modules[FILE_MODULE] = module  # dataclasses look up their module
     cloudpickle.register_pickle_by_value(module)
     try:
         exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
@@ -171,26 +170,26 @@ def _load(path: Path) -> ModuleType:
         click.echo(users_traceback(error), err=True, nl=False)
         sys.exit(1)
     finally:
-        # What a module holds that cannot be looked up is pickled by value, also by workers that pass it on.
+        # Definitions of a module that is not in sys.modules are pickled by value, also by workers that pass them on.
         cloudpickle.unregister_pickle_by_value(module)
         del sys.modules[FILE_MODULE]
     return module
 
 
 def users_traceback(error: BaseException) -> str:
-    """The traceback without the frames that are ours."""
+    """The traceback without frames of Tailrace."""
     ours = str(Path(tailrace.__file__).parent) + os.sep
-    story = traceback.TracebackException.from_exception(error)
-    told: traceback.TracebackException | None = story
-    while told is not None:
-        frames = [frame for frame in told.stack if not frame.filename.startswith(ours)]
-        told.stack = traceback.StackSummary.from_list(frames)
-        told = told.__cause__ or told.__context__
-    return "".join(story.format())
+    report = traceback.TracebackException.from_exception(error)
+    part: traceback.TracebackException | None = report
+    while part is not None:
+        frames = [frame for frame in part.stack if not frame.filename.startswith(ours)]
+        part.stack = traceback.StackSummary.from_list(frames)
+        part = part.__cause__ or part.__context__
+    return "".join(report.format())
 
 
 def _attend(handle: Run, json_out: TextIO | None) -> int:
-    """Show the run until it ends, and tell how it ended. Returns the exit code."""
+    """Show the run until it ends, and print its summary or raise its error. Returns the exit code."""
     from tailrace.demo import attend
 
     console = Console(stderr=json_out is not None)
@@ -210,22 +209,13 @@ def _attend(handle: Run, json_out: TextIO | None) -> int:
 
 
 def _write_json(handle: Run, out: TextIO) -> None:
-    """Every progress until the run is over, the last one included."""
-    shown = None
-    active = True
-    while active:
-        active = handle.isActive  # asked before the progress is read: the last one read is then final
-        progress = handle.lastProgress
-        if progress is not None and progress is not shown:
-            print(json.dumps(progress), file=out, flush=True)
-            shown = progress
-        if active:
-            time.sleep(GLANCE_S)
+    """Write every progress as a line of JSON until the run is over, including the last one."""
+    poll(handle, lambda progress: print(json.dumps(progress), file=out, flush=True), POLL_S)
 
 
 @contextmanager
 def stopped_at_the_end(handle: Run) -> Iterator[None]:
-    """Whatever goes wrong in here, no worker stays behind."""
+    """Stop the run when the block is left, so that no worker stays behind after an error."""
     try:
         yield
     finally:

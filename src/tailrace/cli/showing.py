@@ -1,4 +1,4 @@
-"""``tailrace demo`` and ``tailrace doctor``: see it work, or see why it does not."""
+"""``tailrace demo`` and ``tailrace doctor``: show that Tailrace works here, or why it does not."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ def _diagnose(master: str | None, conf: Conf) -> Any:
 
     java = check_java()
     if not java.ok:
-        return Diagnosis([java], [])  # there can be no session
-    # Executors elsewhere are looked at from within; those of a local session of ours have another Python than theirs.
+        return Diagnosis([java], [])  # without Java there is no session
+    # Executors on a cluster are probed with their own Python. A local session started by Tailrace uses this
+    # interpreter, so the one that other local sessions would use is checked separately.
     others = [check_plain_python(conf)] if master is None or is_local(master) else []
     try:
         with common.session("spark", master, conf, slots=None) as spark:

@@ -1,4 +1,4 @@
-"""``tailrace sim``: what a workload would do under other policies."""
+"""``tailrace sim``: simulates a workload under other policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live table: what happens now, one row an operator, within 100 columns.
+"""The live table: the current state of a run, with one row per operator, within 100 columns.
 
 Rates, execution times and busy ratios are those of the last interval; errors count from the start of the run.
 """
@@ -19,19 +19,19 @@ from tailrace.dashboard.plain import TAIL, edge_words, replay_words, troubles, w
 from tailrace.metrics.progress import FINISHED
 
 _NAME_WIDTH = 18
-_BUSY_ALARM = 0.9  # a task busier than this has no room left: its queue grows with the next burst
+_BUSY_ALARM = 0.9  # a busier task has no reserve: its queue grows with the next burst
 _COLUMNS = ("role", "tasks", "in/s", "out/s", "queued", "p50", "p99", "max", "busy", "errors")
 
 
 class LiveTable:
-    """A context manager that keeps the latest progress on the terminal and leaves the last one there.
+    """A context manager that shows the latest progress on the terminal, and leaves the last one there.
 
-    With ``summary_follows`` it leaves none of a finished run, in which nothing moves any more.
+    With ``summary_follows`` it leaves nothing after a finished run, because the caller prints a summary.
     """
 
     def __init__(self, console: Console | None = None, *, summary_follows: bool = False) -> None:
         self._summary_follows = summary_follows
-        # Refreshed by hand: a refresh thread would wake up beside the workers for nothing.
+        # Refreshed explicitly: a refresh thread would take time from the workers for nothing.
         self._live = Live(console=console, auto_refresh=False)
 
     def __enter__(self) -> Self:
@@ -63,14 +63,14 @@ def _header(progress: dict[str, Any]) -> list[Text]:
         f"workers {workers_running(progress)}",
         f"recoveries {progress['recoveries']}",
     ]
-    # Recoveries are shown among the facts already, and there even if there are none.
+    # Recoveries are always shown among the facts already.
     trouble = [words for words in troubles(progress) if not words.startswith("recoveries ")]
     return [
         _line((progress["name"], "bold"), f"  {progress['status']}  ", (text.elapsed(progress["elapsedMs"]), "dim")),
         _line("  ".join(facts)),
         *(_line(words) for words in replay_words(progress)),
         *(_line(words) for words in edge_words(progress)),
-        *([Text("  ".join(trouble), style="yellow")] if trouble else []),  # wraps: trouble is never cut off
+        *([Text("  ".join(trouble), style="yellow")] if trouble else []),  # wraps, so that no warning is cut off
         _latency_line("complete, now", latency["interval"]["complete"]),
         _latency_line("since the start", latency["complete"]),
         Text(),
@@ -101,7 +101,7 @@ def _row(operator: dict[str, Any]) -> list[Text]:
     busiest = max((task["busyRatio"] for task in operator["tasks"]), default=0.0)
     errors = operator["skipped"] + operator["deadLetters"]
     return [
-        Text(operator["name"]),  # as Text: a name with brackets is not markup
+        Text(operator["name"]),  # as Text, so that brackets in a name are not parsed as markup
         Text(operator["role"]),
         Text(str(len(operator["tasks"]))),
         Text(text.rate(operator["receivedPerSecond"]).removesuffix("/s")),

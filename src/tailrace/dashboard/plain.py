@@ -1,4 +1,4 @@
-"""One progress, one line: for logs, pipes and CI, so nothing is aligned and trouble comes last."""
+"""One line per progress, for logs, pipes and CI: nothing is aligned, and warnings come last."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tailrace.metrics.progress import RUNNING
 MOST_EDGES = 4
 
 TAIL = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
-"""The percentiles worth a glance: key in the progress, name for people."""
+"""The percentiles that are shown: key in the progress, and label."""
 
 
 def plain_line(progress: dict[str, Any]) -> str:
-    """The whole progress in one line without colours. Latencies are those of the interval."""
+    """A progress in one line without colours. Latencies are those of the interval."""
     parts = [
         f"{progress['timestamp']} {progress['name']} {progress['status']}",
         text.elapsed(progress["elapsedMs"]),
@@ -44,7 +44,7 @@ def workers_running(progress: dict[str, Any]) -> str:
 
 
 def replay_words(progress: dict[str, Any]) -> list[str]:
-    """What hedging does, in one entry; none where it never was on."""
+    """The effect of hedging, in one entry; empty if it was never on."""
     replay = progress.get("replay", {})
     rule = progress.get("tail", {}).get("replay")
     if not (rule or replay.get("hedges")):
@@ -59,7 +59,7 @@ def replay_words(progress: dict[str, Any]) -> list[str]:
 
 
 def edge_words(progress: dict[str, Any]) -> list[str]:
-    """What load-aware groupings do, an entry for each edge; those beyond the first few are counted."""
+    """One entry for each edge with a load-aware grouping. After the first few, only their number."""
     edges = progress.get("edges", [])
     rest = len(edges) - MOST_EDGES
     return [*map(_edge, edges[:MOST_EDGES]), *([f"and {rest} more edges"] if rest > 0 else [])]
@@ -77,7 +77,7 @@ def _edge(edge: dict[str, Any]) -> str:
 
 
 def troubles(progress: dict[str, Any]) -> list[str]:
-    """What went wrong so far, the worst first, a few words each; empty if nothing did."""
+    """What went wrong so far, worst first, in a few words each."""
     names = {
         "recoveries": "recoveries",
         "reemitted": "re-emitted",

@@ -1,4 +1,4 @@
-"""The summary of a run: what went through, how long it took, and the shape of the tail."""
+"""The summary of a run: its totals, its operators, and a chart of its latencies."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
 
 
 def _chart(buckets: list[list[float]]) -> list[str]:
-    """One bar a bucket, with the count and the share of all roots that took no longer."""
+    """One bar per bucket, with its count and the share of all roots that took no longer."""
     if not buckets:
         return []
     counts = [int(count) for _, count in buckets]
@@ -71,12 +71,12 @@ def _chart(buckets: list[list[float]]) -> list[str]:
 
 
 def _bar(fraction: float) -> str:
-    """Full blocks and one partial; whatever is there shows, however little."""
+    """Full blocks and a partial one. Any fraction above 0 is visible."""
     eighths = math.ceil(fraction * _BAR_WIDTH * 8)
     full, rest = divmod(eighths, 8)
     return "█" * full + (_EIGHTHS[rest] if rest else "")
 
 
 def _share(part: int, whole: int) -> str:
-    """Rounded down: all but one of a million are not 100%."""
+    """A percentage, rounded down: all but one of a million is not 100%."""
     return f"{part * 100_000 // whole / 1_000:.3f}%"

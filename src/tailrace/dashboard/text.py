@@ -1,4 +1,4 @@
-"""Numbers for people: three significant digits, the unit that suits, a dash where there is nothing."""
+"""Formats numbers for people: three significant digits, a suitable unit, a dash for no value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def latency(ms: float | None) -> str:
 
 
 def bound(ms: float) -> str:
-    """A round number as it would be said: ``1.5 ms``, ``200 µs``."""
+    """A round number without trailing zeros: ``1.5 ms``, ``200 µs``."""
     scale, unit = next(pair for pair in reversed(_TIME_UNITS_MS) if ms >= pair[0] * 0.9995)
     return f"{ms / scale:.4g}{unit}"
 
@@ -59,7 +59,7 @@ def listed(words: list[str], most: int = 3) -> str:
 
 
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    """Three digits and the largest unit that leaves at least one before the point, counting what rounding carries."""
+    """Three digits, in the largest unit in which the value is at least 1 after rounding."""
     fitting = [pair for pair in units if value >= pair[0] * 0.9995] or [units[0]]
     scale, unit = fitting[-1]
     scaled = value / scale

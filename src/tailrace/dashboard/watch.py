@@ -1,4 +1,4 @@
-"""Watching a run: poll its progress and show it in the way that suits the console, until the run ends."""
+"""Watches a run: polls its progress, and shows it as a table or as lines until the run ends."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from tailrace.dashboard.plain import plain_line
 from tailrace.errors import OptionError, shorten
 from tailrace.signals import terminable
 
-_GLANCE_S = 0.1  # how soon the end of a run is noticed, however long the interval
+POLL_S = 0.1
+"""How soon the end of a run is noticed, however long the interval."""
 
 Show = Callable[[dict[str, Any]], None]
 
 
 class Watchable(Protocol):
-    """What can be watched: the handle of a run."""
+    """The part of a run handle that watching needs."""
 
     @property
     def isActive(self) -> bool: ...
@@ -84,9 +85,9 @@ def follow(
     console = console or Console()
     if console.is_terminal and not console.is_dumb_terminal:
         with LiveTable(console, summary_follows=summary_follows) as table:
-            _poll(run, interval_s, table.update, sleep)
+            poll(run, table.update, interval_s, sleep)
     else:
-        _poll(run, interval_s, _printer(console), sleep)
+        poll(run, _printer(console), interval_s, sleep)
 
 
 def _printer(console: Console) -> Show:
@@ -96,21 +97,19 @@ def _printer(console: Console) -> Show:
     return show
 
 
-def _poll(run: Watchable, interval_s: float, show: Show, sleep: Callable[[float], None]) -> None:
+def poll(run: Watchable, show: Show, interval_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Call ``show`` with each new progress, every ``interval_s`` and at the end of the run, then return."""
     shown = None
-    active = True
-    while active:
-        active = run.isActive  # asked before the progress is read: the last one read is then final
-        progress = run.lastProgress
-        if progress is not None and progress != shown:
-            show(progress)
-            shown = progress
-        if active:
-            _rest(run, interval_s, sleep)
-
-
-def _rest(run: Watchable, interval_s: float, sleep: Callable[[float], None]) -> None:
-    left_s = interval_s
-    while left_s > 0 and run.isActive:
-        sleep(min(left_s, _GLANCE_S))
-        left_s -= _GLANCE_S
+    left_s = 0.0
+    while True:
+        active = run.isActive  # read before the progress, so that the last progress shown is the final one
+        if left_s <= 0 or not active:
+            progress = run.lastProgress
+            if progress is not None and progress != shown:
+                show(progress)
+                shown = progress
+            left_s = interval_s
+        if not active:
+            return
+        sleep(min(left_s, POLL_S))
+        left_s -= POLL_S

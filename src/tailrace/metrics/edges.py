@@ -1,6 +1,6 @@
-"""What load-aware groupings do, edge by edge: who gets how much, what is held, and how good estimates are.
+"""Progress of edges with load-aware groupings: shares of their tasks, tuples held, and quality of cost estimates.
 
-An edge takes a few numbers however many tasks it has: shares are listed one by one only where tasks are few.
+The size of an edge's progress is bounded: shares are listed one by one only if the tasks are few.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from tailrace.clock import MILLISECOND_NS
 from tailrace.metrics.counters import EdgeState, TaskSnapshot
 
 MOST_SHARES = 16
-"""Tasks of an edge whose shares are listed."""
+"""Shares are listed up to this many tasks."""
 
 
 class WatchedEdge(NamedTuple):
-    """An edge whose grouping looks at load."""
+    """An edge whose grouping is load-aware."""
 
     upstream: str
     downstream: str
@@ -29,7 +29,7 @@ def edge_progress(
     earlier: Sequence[TaskSnapshot],
     now: Sequence[TaskSnapshot],
 ) -> dict[str, Any]:
-    """``states``: of its senders. Its receivers: as they were at the last build, and as they are now."""
+    """The progress of one edge, from the states of its senders, and its receivers at the last build and now."""
     estimates, estimated_ns = sum(state.estimates for state in states), sum(state.estimated_ns for state in states)
     executed, busy_ns = sum(task.received for task in now), sum(task.busy_ns for task in now)
     return {
@@ -45,7 +45,7 @@ def edge_progress(
 
 
 def _shares(earlier: Sequence[TaskSnapshot], now: Sequence[TaskSnapshot]) -> dict[str, Any]:
-    """Of what all tasks received since the last build; null if that is nothing."""
+    """Each task's share of the tuples received since the last build; null if there were none."""
     before = {task.key: task.received for task in earlier}
     received = [task.received - before.get(task.key, 0) for task in now]
     whole = sum(received)

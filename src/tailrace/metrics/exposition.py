@@ -1,6 +1,6 @@
-"""The Prometheus text format, version 0.0.4: families of samples, each family announced once.
+"""Writes the Prometheus text format, version 0.0.4: families of samples, each with one header.
 
-A family without samples is left out. What is written here is valid whatever the label values hold.
+A family without samples is left out. The output is valid for any label values.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels = tuple[tuple[str, str], ...]
-"""In the order in which they are written."""
+"""Names and values, in the order in which they are written."""
 
 COUNTER, GAUGE, HISTOGRAM, SUMMARY = "counter", "gauge", "histogram", "summary"
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Everything of one name. ``labels`` are those that all its samples have, for the documentation."""
+    """All samples of one metric name. ``labels`` are those that every sample has, for the documentation."""
 
     name: str
     kind: str
@@ -28,7 +28,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One line. ``suffix`` is added to the name of the family: ``_sum``, ``_count``, ``_bucket``, or nothing."""
+    """One line. ``suffix`` is appended to the family's name: ``_sum``, ``_count``, ``_bucket`` or empty."""
 
     labels: Labels
     value: float
@@ -66,7 +66,7 @@ def _braces(labels: Labels) -> str:
 
 
 def _escape(value: str) -> str:
-    # A lone surrogate has no UTF-8: it would end the scrape half-way.
+    # A lone surrogate cannot be encoded in UTF-8, and would abort the scrape.
     clean = value.encode("utf-8", "replace").decode("utf-8")
     return clean.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 

@@ -1,7 +1,7 @@
-"""Every metric there is: its name, its kind, what it means, and where a progress has it.
+"""All metrics: the name, kind and meaning of each, and where its value is in a progress.
 
-Names follow the Prometheus conventions: seconds, ``_total`` for what only grows. Counters cover one run; a run that
-resumes from a checkpoint begins at zero again, which Prometheus takes for the reset it is.
+Names follow the Prometheus conventions: seconds, ``_total`` for counters. Counters cover one run; a run that resumes
+from a checkpoint starts at zero again, which Prometheus treats as a counter reset.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ Metric = tuple[Family, Read]
 
 
 def render(progress: Progress, *, active: bool = True) -> str:
-    """A progress in the text exposition format 0.0.4. Parts that ``progress`` does not have are left out."""
+    """A progress in the text format 0.0.4. Metrics of parts that ``progress`` does not have are left out."""
     state = {**progress, "active": active}
     lines = (line for family, read in _METRICS for line in render_family(family, list(read(state))))
     return "".join(f"{line}\n" for line in lines)
 
 
-# -- what a metric is of: the run, each task, each worker
+# -- the scope of a metric: the run, each task, each worker, each edge
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """``parts`` gives every part of a progress that has such a metric, with its labels."""
+    """``parts`` yields every part of a progress that has such a metric, with its labels."""
 
     labels: tuple[str, ...]
     parts: Callable[[Progress], Iterable[tuple[Labels, Progress]]]
@@ -56,7 +56,7 @@ def _the_run(progress: Progress) -> Iterator[tuple[Labels, Progress]]:
 
 
 def _each_task(progress: Progress) -> Iterator[tuple[Labels, Progress]]:
-    """Those that have reported; before, they are on no worker and have counted nothing."""
+    """Tasks that have reported. Before that they have no worker and no counters."""
     for labels, run in _the_run(progress):
         for operator in run.get("operators", ()):
             for task in operator["tasks"]:
@@ -72,7 +72,7 @@ def _each_worker(progress: Progress) -> Iterator[tuple[Labels, Progress]]:
 
 
 def _each_edge(progress: Progress) -> Iterator[tuple[Labels, Progress]]:
-    """Those whose groupings look at load."""
+    """Edges with load-aware groupings."""
     for labels, run in _the_run(progress):
         for edge in run.get("edges", ()):
             yield (*labels, ("from", edge["from"]), ("to", edge["to"]), ("grouping", edge["grouping"])), edge
@@ -84,7 +84,7 @@ TASK = _Scope(("topology", "operator", "task", "worker"), _each_task)
 WORKER = _Scope(("topology", "worker"), _each_worker)
 
 
-# -- how it is read: as a number, a summary or a histogram
+# -- how a metric is read: as a number, a summary or a histogram
 
 
 def _itself(value: float) -> float:
@@ -130,7 +130,7 @@ def _recent(name: str, meaning: str, key: str) -> Metric:
     def read(progress: Progress) -> Iterator[Sample]:
         for labels, run in RUN.parts(progress):
             ms = run["recentLatencyMs"][key]["p99"] if "recentLatencyMs" in run else None
-            if ms is not None:  # else nothing was complete since the last progress
+            if ms is not None:  # else no root has completed since the last progress
                 yield Sample(labels, _seconds(ms))
 
     return Family(PREFIX + name, GAUGE, meaning, RUN.labels), read

@@ -1,4 +1,4 @@
-"""A histogram merges without loss: merging two equals recording all their values into one.
+"""A histogram that merges without loss: merging two equals recording all their values into one.
 
 Buckets are log-linear. A value below 64 has a bucket of its own; above, every power of two is cut into 32 equal
 parts, so that a bucket is never wider than 1/32 of the values in it. Count, sum, smallest and largest are exact.
@@ -45,7 +45,7 @@ _BUCKETS = bucket_of(LARGEST_VALUE) + 1
 
 
 class Histogram:
-    """Counts of non-negative ints, usually nanoseconds. One thread records; others may read through ``snapshot``."""
+    """Counts non-negative ints, usually nanoseconds. One thread records; others may read through ``snapshot``."""
 
     __slots__ = ("_counts", "_largest", "_smallest", "count", "sum")
 
@@ -80,7 +80,7 @@ class Histogram:
         """Count one value."""
         if not 0 <= value <= LARGEST_VALUE:
             raise _outside(value)
-        # The bounds move before the buckets: a snapshot taken by another thread in between misses nothing it counts.
+        # The bounds are updated before the buckets, so that a concurrent snapshot has bounds that cover its counts.
         if value < self._smallest:
             self._smallest = value
         if value > self._largest:
@@ -102,7 +102,7 @@ class Histogram:
         if largest > self._largest:
             self._largest = largest
         counts = self._counts
-        for value in values:  # bucket_of by hand: a call would cost as much as the rest of the loop
+        for value in values:  # bucket_of, inlined: a call would cost as much as the rest of the loop
             shift = value.bit_length() - 6
             if shift > 0:
                 counts[(shift << 5) + (value >> shift)] += 1
@@ -182,11 +182,11 @@ class Histogram:
             yield min(self.max, bucket_upper(bucket)), n
 
     def copy(self) -> Histogram:
-        """A histogram of the same values that goes its own way."""
+        """An independent copy."""
         return Histogram.from_snapshot(self.snapshot())
 
     def snapshot(self) -> HistogramSnapshot:
-        """The sparse, picklable content. Safe while another thread records; its count then fits its own buckets."""
+        """The content, sparse and picklable. Safe while another thread records: its count matches its own buckets."""
         smallest, largest = self._smallest, self._largest
         if largest < smallest:
             return EMPTY_SNAPSHOT
@@ -231,7 +231,7 @@ def _differences(now: list[int], earlier: list[int]) -> list[tuple[int, int]]:
 
 
 def _rank(q: float, count: int) -> int:
-    """How many values must lie at or below the percentile. Rounded first: 0.07 * 100 is 7.000000000000001."""
+    """How many values must be at or below the percentile. Rounded first, as 0.07 * 100 is 7.000000000000001."""
     return max(1, min(count, math.ceil(round(q * count, 6))))
 
 

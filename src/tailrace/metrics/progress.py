@@ -1,4 +1,4 @@
-"""Progress is one JSON-able dict that says how a run is doing, in the manner of Spark's StreamingQueryProgress.
+"""Builds progress: one dict of JSON values that describes a run, in the manner of Spark's StreamingQueryProgress.
 
 Counts and percentiles cover the whole run. Rates, busy ratios and everything under a name that says ``interval`` or
 ``recent`` cover the time since the last build. A percentile of nothing is null, not zero.
@@ -26,7 +26,7 @@ _PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """A worker as the coordinator sees it. ``state``: starting, running, stopped, or any word for trouble."""
+    """A worker as the coordinator sees it. ``state`` is starting, running, stopped, or a word for what is wrong."""
 
     worker: int
     epoch: int
@@ -50,7 +50,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Some tasks, as they were at the last build and as they are now."""
+    """The counters of some tasks, at the last build and now."""
 
     earlier: Sequence[TaskSnapshot]
     now: Sequence[TaskSnapshot]
@@ -66,15 +66,15 @@ class _Group:
         return round(self.delta(name) * SECOND_NS / self.interval_ns, 3) if self.interval_ns > 0 else 0.0
 
     def busy_ratio(self) -> float:
-        """The mean over the tasks; above 1 where a task executes several tuples at once."""
+        """The mean over the tasks. It exceeds 1 if a task runs several tuples at once."""
         return round(self._share("busy_ns") / len(self.now), 4) if self.now else 0.0
 
     def share(self, name: str) -> float:
-        """Of one core's time."""
+        """The counted time as a share of one core."""
         return round(self._share(name), 5)
 
     def _share(self, name: str) -> float:
-        """The time counted is over that between two reports of a task, which do not come when progress is built."""
+        """Mean share of time, relative to the interval between a task's own reports: these are not taken at builds."""
         before = {task.key: task for task in self.earlier}
         shares = 0.0
         for task in self.now:
@@ -93,10 +93,10 @@ class _Group:
 
 
 class ProgressBuilder:
-    """Gathers the snapshots of all workers and describes the run.
+    """Collects the snapshots of all workers and builds progress from them.
 
-    ``operators``: ``(name, role, tasks)``. ``scopes``: by operator, whose tasks draw from one queue, those of a
-    "worker" or of a "node"; it may change. ``edges``: those whose groupings look at load, by index.
+    ``operators``: ``(name, role, tasks)``. ``scopes``: by operator, whether its tasks share a queue per "worker", per
+    "node", or not (None); it may change. ``edges``: those with load-aware groupings, by index.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class ProgressBuilder:
         self._last: dict[TaskKey, TaskSnapshot] = {}
 
     def update(self, worker: int, epoch: int, snapshots: Iterable[TaskSnapshot]) -> None:
-        """Take in what ``worker`` reports of its tasks, all placed under ``epoch``."""
+        """Add what ``worker`` reports about its tasks, all from its process of ``epoch``."""
         for snapshot in snapshots:
             if snapshot.operator not in self._names:
                 raise ValueError(f"snapshot of an unknown operator: operator={snapshot.operator!r} worker={worker}")
@@ -132,7 +132,7 @@ class ProgressBuilder:
             self._totals.update(snapshot.key, epoch, snapshot)
 
     def snapshots(self) -> list[TaskSnapshot]:
-        """What every task that has reported has counted, over all its epochs."""
+        """The counters of every task that has reported, summed over all its epochs."""
         return list(map(self._totals.task, self._totals.keys()))
 
     def build(
@@ -145,9 +145,9 @@ class ProgressBuilder:
         status: str | None = None,
         tail: Mapping[str, str | None] | None = None,
     ) -> Progress:
-        """The progress up to now; the next interval starts here.
+        """The progress until now. The next interval starts here.
 
-        ``status`` overrides what the workers' states say. ``tail`` names the techniques and the rules that are on.
+        ``status`` replaces the one derived from the workers' states. ``tail`` names the techniques that are on.
         """
         tasks = self._tasks_by_operator()
         groups = {operator: self._group(keys, now_ns) for operator, keys in tasks.items()}
@@ -195,13 +195,13 @@ class ProgressBuilder:
         return progress
 
     def _edge(self, index: int, edge: WatchedEdge, groups: Mapping[str, _Group], everything: _Group) -> Progress:
-        """Its senders may be fused to others, whose tasks then report it."""
+        """The progress of one edge. If its senders are fused into other tasks, those report its state."""
         states = [state for task in everything.now for state in task.edges if state.edge == index]
         receivers = groups[edge.downstream]
         return edge_progress(edge, states, receivers.earlier, receivers.now)
 
     def _feedback(self, worker: int, now_ns: int) -> Progress:
-        """What load-aware groupings have cost the tasks that are on this worker now."""
+        """The cost of load-aware groupings, for the tasks that are on this worker now."""
         tasks = map(self._totals.task, self._totals.keys())
         keys = [task.key for task in tasks if task.worker == worker]
         group = self._group(keys, now_ns)
@@ -214,7 +214,7 @@ class ProgressBuilder:
         }
 
     def _tasks_by_operator(self) -> dict[str, list[TaskKey]]:
-        """Declared tasks, even if they never reported, and any beyond them that did."""
+        """All declared tasks, and others that have reported."""
         keys = {(name, task) for name, _, tasks in self._operators for task in range(tasks)}
         keys.update(self._totals.keys())
         return {name: sorted(key for key in keys if key[0] == name) for name, _, _ in self._operators}
@@ -224,7 +224,7 @@ class ProgressBuilder:
         return _Group(earlier, [self._totals.task(key) for key in keys], now_ns - self._last_ns)
 
     def _shared_queues(self, name: str, group: _Group, workers: Sequence[WorkerStatus]) -> list[Progress]:
-        """Those of an operator that several tasks draw from."""
+        """The queues of an operator that several tasks share."""
         scope = self.scopes.get(name)
         if scope is None:
             return []
@@ -277,7 +277,7 @@ class ProgressBuilder:
 
 
 def describe(workers: Sequence[WorkerStatus]) -> str:
-    """The state of a run in a few words."""
+    """The state of a run in a few words, derived from its workers."""
     states = [worker.state for worker in workers]
     running = states.count(RUNNING)
     if states and running == len(states):
@@ -298,7 +298,7 @@ def distribution_ms(histogram: Histogram) -> Progress:
 
 
 def _queues_by_worker(group: _Group) -> list[Progress]:
-    """The first task of each worker counts what waits for all."""
+    """Shared queues by worker. The first task of each worker reports the tuples that wait for all of its tasks."""
     by_worker: dict[int, list[TaskSnapshot]] = {}
     for task in group.now:
         if task.worker is not None:
@@ -310,7 +310,7 @@ def _queues_by_worker(group: _Group) -> list[Progress]:
 
 
 def _queues_by_node(queues: Sequence[Progress], workers: Sequence[WorkerStatus]) -> list[Progress]:
-    """What waits in a node's queue is counted by one of its workers."""
+    """Shared queues by node. One worker of each node reports the tuples that wait in its queue."""
     host_of = {worker.worker: worker.host or "" for worker in workers}
     by_node: dict[str, list[Progress]] = {}
     for queue in queues:
@@ -327,7 +327,7 @@ def _queues_by_node(queues: Sequence[Progress], workers: Sequence[WorkerStatus])
 
 
 def _flow(roots: _Group) -> Progress:
-    """Spark's names: rows of the interval, read and completed a second."""
+    """Throughput under Spark's names: rows of the interval, and rows read and completed per second."""
     return {
         "numInputRows": roots.delta("received"),
         "inputRowsPerSecond": roots.per_second("received"),
@@ -343,9 +343,9 @@ def _latency(histogram: Callable[[str], Histogram]) -> Progress:
 
 
 def _replay(roots: _Group, everything: _Group) -> Progress:
-    """What hedging has done. The timeout is the longest of all source tasks, null if none has one.
+    """The effect of hedging. The timeout is the longest of all source tasks, or null if none has one.
 
-    Null is also how many hedges are left where nothing limits them.
+    The number of hedges left is null if nothing limits them.
     """
     timeout_ns = max((task.timeout_ns for task in roots.now), default=0)
     left = [task.hedges_left for task in roots.now]

@@ -1,4 +1,4 @@
-"""A small server that Prometheus scrapes a run from."""
+"""A small HTTP server from which Prometheus scrapes a run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tailrace.metrics.families import render
 
 logger = logging.getLogger("tailrace")
 
-_IDLE_S = 10.0  # a client that connects and says nothing holds a thread no longer
+_IDLE_S = 10.0  # how long a silent client may occupy a thread
 _POLL_S = 0.1  # how long closing may take
 
 
 class Scraped(Protocol):
-    """What can be served: the handle of a run. ``name``, ``id``, ``runId`` and ``isActive`` are used if it has them."""
+    """A run handle, as far as its metrics need it. ``name``, ``id``, ``runId`` and ``isActive`` are used if present."""
 
     @property
     def lastProgress(self) -> dict[str, Any] | None: ...
@@ -55,7 +55,7 @@ def serve_metrics(run: Scraped, port: int, address: str = "127.0.0.1") -> Metric
 
 
 def scrape(run: Scraped) -> str:
-    """The metrics of a run as they are now; before its first progress, only which run it is and that it goes on."""
+    """The current metrics of a run. Before its first progress, only its identity and that it is active."""
     progress = run.lastProgress
     if progress is None:
         progress = {key: getattr(run, key) for key in ("name", "id", "runId") if hasattr(run, key)}
@@ -66,12 +66,12 @@ class _Server(ThreadingHTTPServer):
     run: Scraped
 
     def server_bind(self) -> None:
-        # HTTPServer would look its own name up in the DNS, which can take seconds.
+        # HTTPServer would look up its own name in the DNS, which can take seconds.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), OSError):  # a client that left is no error
+        if not isinstance(sys.exception(), OSError):  # a client that disconnects is not an error
             logger.warning("metrics could not be served", exc_info=True)
 
 
@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """A line per scrape on the driver's screen would help nobody."""
+        """Log nothing: a line per scrape would only clutter the driver's output."""
 
 
 def _listen(run: Scraped, port: int, address: str) -> _Server:

@@ -1,12 +1,12 @@
-"""The event log of a run: the format in which a worker writes down what its tasks did, and its reader.
+"""The file format of recordings: what a worker's tasks did, for the simulator. Has functions to write and read it.
 
-A file belongs to one epoch of one worker. It begins with a preamble and a header in JSON, which says what the run looks
-like; blocks follow, each with its kind, its number of rows and a checksum, and then its columns one after the other,
-little-endian. A worker that leaves in order writes an END block. Of one that was killed the file can be read up to its
-last whole block: what is behind is torn, and skipped.
+A file belongs to one epoch of one worker. It begins with a preamble and a JSON header that describes the run. Blocks
+follow: each has its kind, its number of rows, a checksum, and then its columns one after the other, little-endian. A
+worker that exits regularly writes an END block. The file of one that was killed can be read up to its last complete
+block; a torn rest is skipped.
 
-Times are those of the writing machine's monotonic clock. ``clock`` in the header holds one moment on that clock and
-on the wall's, and ``machine`` tells which files share a clock.
+Times are those of the machine's monotonic clock. ``clock`` in the header has the same moment on that clock and on the
+wall clock, and files with the same ``machine`` share a monotonic clock.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ END, TUPLES, ROOTS = range(3)
 
 TUPLE_COLUMNS = {
     "task": "I",  # number of the task that ran it
-    "emission": "Q",  # the incarnation of the root that it belongs to
-    "lineage": "Q",  # its name; that of a parent and those of its children follow from each other
-    "key": "Q",  # stable hash of its key, or of its content where that is cheap; 0: not known
-    "received_ns": "q",  # when it entered the task's queue; 0: it came by a fused edge
+    "emission": "Q",  # the emission of its root
+    "lineage": "Q",  # its id, from which those of its children follow
+    "key": "Q",  # stable hash of its key, or of its content if that is cheap; 0 if unknown
+    "received_ns": "q",  # when it entered the task's queue; 0 if it came through a fused edge
     "begun_ns": "q",
     "duration_ns": "q",  # of its call
 }
-"""One row for each tuple and operator. In a bundle, time outside of calls is spread evenly over ``begun_ns``."""
+"""One row per tuple and operator. In a bundle, time outside of calls is spread evenly over ``begun_ns``."""
 
 ROOT_COLUMNS = {
     "task": "I",  # number of the source's task
     "split": "I",
     "offset": "q",
-    "emission": "Q",  # the incarnation that completed
+    "emission": "Q",  # the emission that completed
     "due_ns": "q",
     "emitted_ns": "q",
     "complete_ns": "q",
 }
-"""One row for each root, written when it completes."""
+"""One row per root, written when it completes."""
 
 COLUMNS: dict[int, dict[str, str]] = {END: {}, TUPLES: TUPLE_COLUMNS, ROOTS: ROOT_COLUMNS}
 
 
 class NotARecording(ValueError):
-    """A file that is not of this format, or of another version of it."""
+    """Raised for a file that has another format or another version."""
 
 
 def file_name(worker: int, epoch: int) -> str:
@@ -68,7 +68,7 @@ def preamble(header: dict[str, Any]) -> bytes:
 
 
 def block(kind: int, columns: Sequence[Iterable[int]]) -> bytes:
-    """A block of these columns, all equally long, in the order of ``COLUMNS``."""
+    """A block of these columns, all of the same length, in the order of ``COLUMNS``."""
     filled = [array(code, column) for code, column in zip(COLUMNS[kind].values(), columns, strict=True)]
     rows = len(filled[0]) if filled else 0
     body = b"".join(_little_endian(column).tobytes() for column in filled)
@@ -83,13 +83,13 @@ def _little_endian(column: array[int]) -> array[int]:
 
 @dataclass
 class RecordedFile:
-    """One file as it was read."""
+    """The content of one file."""
 
     header: dict[str, Any]
     tuples: dict[str, array[int]] = field(default_factory=lambda: _empty(TUPLES))
     roots: dict[str, array[int]] = field(default_factory=lambda: _empty(ROOTS))
-    ended: bool = False  # the worker left in order
-    torn_bytes: int = 0  # behind the last whole block
+    ended: bool = False  # the worker exited regularly
+    torn_bytes: int = 0  # after the last complete block
 
 
 def _empty(kind: int) -> dict[str, array[int]]:
@@ -97,7 +97,7 @@ def _empty(kind: int) -> dict[str, array[int]]:
 
 
 def read_recorded(path: Path) -> RecordedFile:
-    """All whole blocks of a file. Raises NotARecording, and OSError."""
+    """Read all complete blocks of a file. Raises NotARecording or OSError."""
     with path.open("rb") as file:
         recorded = RecordedFile(_read_header(path, file))
         while True:
@@ -130,7 +130,7 @@ def _read_header(path: Path, file: BinaryIO) -> dict[str, Any]:
 
 
 def _read_block(file: BinaryIO) -> tuple[int, dict[str, array[int]]] | None:
-    """None at the end, whether or not something torn is there."""
+    """The next block; None at the end, or if the rest is torn."""
     start = file.read(BLOCK.size)
     if len(start) < BLOCK.size:
         return None
