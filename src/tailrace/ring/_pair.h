@@ -54,8 +54,8 @@ static inline int ring_nonsense(uint64_t capacity, uint64_t head, uint64_t tail)
 static inline int pair_has_room(ring_pair *ring, uint64_t capacity, uint64_t size)
 {
     uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed); /* only this end moves it */
-    /* seq_cst: after producer_waits was announced, or the consumer might free space and see nobody waiting. Acquire
-     * is part of it: the consumer has finished reading what it frees. */
+    /* seq_cst: ordered after the announcement in producer_waits; otherwise the consumer might free space and not see
+     * that the producer waits. Includes acquire: the consumer has finished reading what it frees. */
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_seq_cst);
     if (ring_nonsense(capacity, head, tail)) return RING_CORRUPT;
     return tail + ring_skip(capacity, tail, size) + size - head <= capacity ? RING_DONE : RING_NONE;
@@ -132,8 +132,8 @@ static inline int pair_release(ring_pair *ring, uint64_t capacity, uint64_t posi
     atomic_store_explicit(&ring->head, position, memory_order_seq_cst);
     uint32_t waiting = atomic_load_explicit(&ring->producer_waits, memory_order_seq_cst);
     if (waiting == RING_NOBODY) return RING_DONE;
-    /* A producer that has run into the end sleeps until half is free: woken for every record, it would sleep again.
-     * It is woken for sure, since the consumer gets there before it finds the ring empty. */
+    /* A producer that found the ring full sleeps until half is free: woken for every record, it would sleep again at
+     * once. It is always woken, because the consumer passes that point before it finds the ring empty. */
     uint64_t held = atomic_load_explicit(&ring->tail, memory_order_relaxed) - position;
     if (held > capacity / 2) return RING_DONE;
     return ring_wake(&ring->producer_waits) ? RING_BELL : RING_DONE;

@@ -88,8 +88,8 @@ static inline void shared_leave(ring_shared *ring, uint32_t number)
 
 static inline int shared_has_room(ring_end *end, uint64_t size)
 {
-    /* The head first: a tail that is read later is never below it. seq_cst: after producer_waits was announced, so
-     * who moves the head after this look wakes us. */
+    /* The head is read first: a tail that is read later is never below it. seq_cst: ordered after the announcement in
+     * producer_waits, so that a consumer that moves the head after this read wakes the producer. */
     uint64_t head = atomic_load_explicit(&end->ring->head, memory_order_seq_cst);
     uint64_t tail = atomic_load_explicit(&end->ring->tail, memory_order_seq_cst);
     return tail + ring_skip(end->capacity, tail, size) + size - head <= end->capacity;
@@ -139,8 +139,8 @@ static inline int shared_reserve(ring_end *end, uint32_t target, uint32_t length
         atomic_store_explicit(&record->status, skip ? RING_FLUSH : RING_WRITING, memory_order_release);
         RING_STEP(5);
         if (skip) continue;
-        /* seq_cst, as was the move of the tail: either we see that the ring has been closed, or who has seen it
-         * closed sees our reservation after that, and waits for it. */
+        /* seq_cst, like the move of the tail: either this producer sees that the ring is closed, or a consumer that
+         * has seen it closed also sees this reservation, and waits for it. */
         if (atomic_load_explicit(&ring->closed, memory_order_seq_cst)) {
             atomic_store_explicit(&record->status, RING_HAS_READ, memory_order_release); /* not to be read */
             return RING_CLOSED;
@@ -274,8 +274,8 @@ static inline int shared_inspect(
 {
     ring_record *record = ring_at(end->data, end->capacity, position);
     for (;;) {
-        /* seq_cst: after consumer_waits was announced. Acquire is part of it: pairs with the release of whoever wrote
-         * this status. */
+        /* seq_cst: ordered after the announcement in consumer_waits. Includes acquire, which pairs with the release of
+         * the process that wrote this status. */
         *status = atomic_load_explicit(&record->status, memory_order_seq_cst);
         if (*status != RING_EMPTY) break;
         *size = shared_gap(end, position, buried, dead);

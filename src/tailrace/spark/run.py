@@ -159,10 +159,10 @@ def why_not_bind(address: str) -> OSError | None:
 
 def check_encryption(master: str, conf: Mapping[str, str], plaintext: bool) -> None:
     """Raise OptionError if Spark is configured to encrypt its network traffic, unless ``plaintext`` is allowed."""
-    told = [key for key in ENCRYPTS if conf.get(key, "").lower() == "true"]
-    if not told or plaintext or is_local(master):
+    encrypting = [key for key in ENCRYPTS if conf.get(key, "").lower() == "true"]
+    if not encrypting or plaintext or is_local(master):
         return
     raise OptionError(
-        f"Spark is told to encrypt, and Tailrace does not encrypt tuples: {told[0]}=true: "
+        f"Spark is told to encrypt, and Tailrace does not encrypt tuples: {encrypting[0]}=true: "
         f"may they go over this network in clear, {PREFIX}plaintext=true?"
     )

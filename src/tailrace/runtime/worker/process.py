@@ -1,8 +1,8 @@
-"""A worker process: it registers with the coordinator, opens its tasks, and runs them until it is told to leave.
+"""A worker process: registers with the coordinator, opens its tasks, and runs them until the coordinator dismisses it.
 
-Threads: this one listens to the coordinator; one sends heartbeats; one accepts links (``link_acceptor``); the rest run
-tasks (``runners``). Whatever happens to the driver, a worker leaves: at once when the control connection ends, and when
-it has heard nothing for the time of a lease.
+Threads: the main thread reads the coordinator's messages, one sends heartbeats, one accepts links (``link_acceptor``),
+and the others run tasks (``runners``). A worker does not outlive its driver: it exits at once when the control
+connection ends, and after ``lease_s`` without a message.
 """
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ from tailrace.runtime.worker.services import Services
 from tailrace.topology import Kind
 
 HELD_S = 8.0
-"""A worker without heartbeats for so long has a call that holds the interpreter. The driver may allow for more."""
+"""After this long without a heartbeat, or ``heartbeat_timeout_s`` if that is longer, a worker ends itself: some call
+holds the interpreter, and the driver has declared the worker dead."""
 
 SLOW_OPEN_S = 5.0
-"""A task that takes so long to open is named: it may load a model, or hang for ever."""
+"""A task that takes longer to open is reported to the user: it may be loading a model, or hang."""
 
 GRACE_S = 1.0
 """How much longer than its timeout a worker may go without a heartbeat before its watchdog ends it."""
@@ -74,7 +75,7 @@ CLOSE_S = 3.0
 
 
 class WorkerProcess:
-    """One epoch of one worker."""
+    """One worker in one epoch."""
 
     def __init__(self, bootstrap: Bootstrap, logs: LogBuffer) -> None:
         self.worker = bootstrap.worker
@@ -94,16 +95,16 @@ class WorkerProcess:
         self._send_loop: SendLoop | None = None
         self._plan: Plan | None = None
         self._setup: Setup | None = None
-        self._lease_s = RunSettings().lease_s  # after so long without a word from the driver it is gone, or we are
+        self._lease_s = RunSettings().lease_s  # the longest silence of the driver before this process exits
         self._driver_calls = DriverCalls(self._connection, self._lease_s, orphaned)
         self._opener: Opener | None = None
         self._recorder: Recorder | None = None
         self._failed = False
         self._stuck = StuckCalls(self._detach, self._services.say)
-        self._unreached: dict[int, int] = {}  # how often the user was told that a worker cannot be reached
+        self._unreached: dict[int, int] = {}  # by worker, how often it was reported as unreachable
         sweep()
 
-    # -- what the user is told
+    # -- warnings for the user
 
     def _say_no_queue(self, why: str) -> None:
         self._services.say("queue", f"queues are shared by the tasks of a worker, not of a node: {why}")
@@ -116,16 +117,16 @@ class WorkerProcess:
 
     def _say_unreachable(self, worker: int, why: str) -> None:
         times = self._unreached[worker] = self._unreached.get(worker, 0) + 1
-        topic = f"unreachable {self.worker} {worker} {times}"  # a topic of its own each time: it is rare, and news
+        topic = f"unreachable {self.worker} {worker} {times}"  # a new topic each time, so that each is shown
         self._services.say(topic, f"worker {self.worker} cannot reach worker {worker}, tuples for it wait: {why}")
 
     def _say_no_recording(self, why: str) -> None:
         self._services.say("record", why)
 
-    # -- life
+    # -- the main loop
 
     def run(self) -> None:
-        """Returns when the coordinator lets the worker go. In any other case the process ends."""
+        """Serve until the coordinator dismisses the worker, then return. In any other case the process exits."""
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
         self._link_acceptor.start()
         self._services.tell(
@@ -190,7 +191,7 @@ class WorkerProcess:
         while self._core.life is not Life.LEAVING:
             arm_watchdog(self._beatless_s)
             time.sleep(BEAT_S)
-            arm_watchdog(self._lease_s + GRACE_S)  # a driver that stands still reads nothing, so a send may wait for it
+            arm_watchdog(self._lease_s + GRACE_S)  # a send may block while the driver is paused
             self._services.tell(Alive(self.worker, self.epoch))
             self._dialer.end_cut_links()
             logs = self._logs.take()
@@ -209,12 +210,12 @@ class WorkerProcess:
 
     @property
     def _beatless_s(self) -> float:
-        """After so long without a heartbeat the driver has given this worker up."""
+        """How long this worker may go without a heartbeat. By then the driver has declared it dead."""
         timeout_s = 0.0 if self._setup is None else self._setup.options.heartbeat_timeout_s
         return max(HELD_S, timeout_s) + GRACE_S
 
     def _tell_opening(self) -> None:
-        """A user's ``open`` may wait for something that never comes, and the run with it."""
+        """Report a task that takes long to open: a user's ``open`` may wait for something that never comes."""
         opening = None if self._opener is None else self._opener.opening
         if opening is not None and system_clock() - opening[1] > SLOW_OPEN_S * SECOND_NS:
             self._services.tell(Opening(opening[0], (system_clock() - opening[1]) / SECOND_NS))
@@ -290,13 +291,13 @@ class WorkerProcess:
             set_aside()
 
     def _switch(self, tail: Tail) -> None:
-        """These techniques are on from now on. Sources get the message themselves, for hedging."""
+        """Switch to these techniques. Hedging is switched by the sources, which get the message themselves."""
         assert self._services.pools is not None
         self._schedule(tail.send)
         self._services.pools.switch(tail.shared_queues)
 
     def _schedule(self, scheduler: SendScheduler | None) -> None:
-        """Have tasks' tuples for other workers sent in this order; None: as tasks see fit."""
+        """Send tuples for other workers in the order of ``scheduler``; with None, each task sends its own at once."""
         setup, plan = self._setup, self._plan
         assert setup is not None and plan is not None
         bytes_per_s = setup.options.link_bytes_per_s
@@ -318,7 +319,7 @@ class WorkerProcess:
     # -- the end
 
     def runner_failed(self, error: BaseException) -> None:
-        """A runner cannot go on: this worker has been replaced, or a user's function raised, or there is a bug."""
+        """A runner has ended with an error: this worker was replaced, a user's function raised, or there is a bug."""
         if isinstance(error, Fenced):
             sys.stderr.write(f"tailrace: worker {self.worker} leaves: {error}\n")
             sweep_own()
@@ -361,7 +362,7 @@ class WorkerProcess:
 
 
 def _rank(kind: Kind) -> int:
-    """A unit counts as AUTO if one of its operators does: that one may have long calls."""
+    """Ranks AUTO first: a unit is AUTO if one of its operators is, because that one may have long calls."""
     return 0 if kind is Kind.AUTO else 1
 
 
@@ -371,7 +372,7 @@ def orphaned() -> None:
 
 
 def serve(bootstrap: Bootstrap) -> None:
-    """Be a worker until the coordinator lets it go. Raises Refused or OSError if it is not admitted."""
+    """Run a worker until the coordinator dismisses it. Raises Refused or OSError if it is not admitted."""
     prepare_process()
     with captured() as logs:
         WorkerProcess(bootstrap, logs).run()

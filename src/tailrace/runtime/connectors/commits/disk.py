@@ -41,7 +41,7 @@ def make_directory(path: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a directory of plain files. Someone else may be deleting it at the same time, or still adding to it."""
+    """Delete a directory of plain files. Another process may delete it, or add to it, at the same time."""
     try:
         for file in list(path.iterdir()):
             file.unlink(missing_ok=True)
