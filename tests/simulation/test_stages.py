@@ -16,6 +16,7 @@ from kit.staged import Chance, Planned, Timeout, audited, facts
 from tailrace.clock import MILLISECOND_NS as MS
 from tailrace.errors import TopologyError
 from tailrace.policy import fields, local
+from tailrace.policy.hedging.api import Load
 from tailrace.sim import (
     POLICIES,
     ByContent,
@@ -237,6 +238,27 @@ def test_timers_are_exact_and_the_busiest_stage_is_observed() -> None:
     assert [now_ns for _, now_ns in seen[:3]] == [100 * MS, 200 * MS, 300 * MS]
     assert seen[12][0] == pytest.approx(0.5, abs=0.02)
     assert 29_999_999 in asked
+
+
+def test_load_reports_add_up_to_all_that_was_done_and_thrown_away() -> None:
+    """Three stages of 10 ms each on two tasks: a tuple that is thrown away spares its descendants too."""
+    loads: list[Load] = []
+
+    class Summing(Timeout):
+        def bind(self, rng: Random) -> Planned:
+            half = super().bind(rng)
+            half.observed = lambda load, now_ns: loads.append(load)  # type: ignore[method-assign]
+            return half
+
+    stages = (Stage("a"), Stage("b"), Stage("c"))
+    model = Model(Poisson(load=0.5), CONSTANT, tuples=400, tasks=2, stages=stages)
+    report = simulate(model, hedge=Summing(35 * MS), seed=3)
+    assert sum(load.roots for load in loads) == 400
+    assert sum(load.hedges for load in loads) == report.hedges > 50
+    assert 0.99 * sum(report.busy_ns) < sum(load.work_ns for load in loads) <= sum(report.busy_ns)
+    unrun = sum(load.unrun_ns for load in loads) / (10 * MS)
+    emitted = 3 * (400 + report.hedges)
+    assert unrun == pytest.approx(emitted - sum(report.executed), rel=0.02)
 
 
 @pytest.mark.parametrize(

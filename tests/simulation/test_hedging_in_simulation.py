@@ -1,4 +1,4 @@
-"""Replay rules on simulated tasks: what they gain, what they cost, and that they do no harm."""
+"""Hedging rules on simulated tasks: what they gain, what they cost, and that they do no harm."""
 
 from __future__ import annotations
 
