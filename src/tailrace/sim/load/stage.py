@@ -73,7 +73,7 @@ class StageAtWork:
         self.children, self.stage_of = forest.children, forest.stages
         self.ways: Ways = {}
 
-        rngs = [Random(_half(world.seed, position, stage, half)) for half in range(len(senders) + self.tasks)]
+        rngs = [Random(_seed(world.seed, position, stage, side)) for side in range(len(senders) + self.tasks)]
         self.choosers: list[Chooser] = [
             _seen_by(sender, grouping).bind(self.tasks, rng)
             for sender, rng in zip(senders, rngs[: len(senders)], strict=True)
@@ -140,38 +140,38 @@ class StageAtWork:
                 least_waiting.sent(incarnation, choice)
             self.send(index, incarnation, sender, choice, None)
             return
-        half = self.feedback[sender]
-        half.tick(self.agenda.now_ns)
-        choice = half.choose_many((self.values[index],))[0]
+        chooser = self.feedback[sender]
+        chooser.tick(self.agenda.now_ns)
+        choice = chooser.choose_many((self.values[index],))[0]
         if choice <= HELD:
             self.held[sender].append((index, incarnation))
         if choice != HELD:
-            attached = half.attached.pop()[1] if half.attached else None
+            attached = chooser.attached.pop()[1] if chooser.attached else None
             if choice <= FIRST:
                 index, incarnation = self.held[sender].popleft()
                 choice = FIRST - choice
             self.send(index, incarnation, sender, choice, attached)
-        if half.outbox:
-            self.post_from_sender(sender, half)
+        if chooser.outbox:
+            self.post_from_sender(sender, chooser)
 
     def tell_sender(self, sender: int, task: int, message: Message) -> None:
         assert self.feedback is not None
-        half = self.feedback[sender]
-        released = list(half.hear(task, message, self.agenda.now_ns))
+        chooser = self.feedback[sender]
+        released = list(chooser.hear(task, message, self.agenda.now_ns))
         if released:
-            attached = dict(half.attached)
-            half.attached.clear()
+            attached = dict(chooser.attached)
+            chooser.attached.clear()
             held = self.held[sender]
             for position, choice in enumerate(released):
                 index, incarnation = held.popleft()
                 self.send(index, incarnation, sender, choice, attached.get(position))
-        if half.outbox:
-            self.post_from_sender(sender, half)
+        if chooser.outbox:
+            self.post_from_sender(sender, chooser)
 
-    def post_from_sender(self, sender: int, half: FeedbackChooser) -> None:
-        for task, message in half.outbox:
+    def post_from_sender(self, sender: int, chooser: FeedbackChooser) -> None:
+        for task, message in chooser.outbox:
             self.post(TO_TASK, sender, task, message)
-        half.outbox.clear()
+        chooser.outbox.clear()
 
     def post(self, kind: int, sender: int, task: int, message: Message) -> None:
         self.messages += 1
@@ -339,8 +339,9 @@ def passes_one(stages: Sequence[Stage], name: str) -> bool:
     return most <= 1 and passes_one(stages, stage.inputs[0])
 
 
-def _half(seed: int, position: int, stage: Stage, half: int) -> str:
-    return f"{seed} {stage.name} half {half}" if position else f"{seed} half {half}"
+def _seed(seed: int, position: int, stage: Stage, side: int) -> str:
+    """The seed of one side of a grouping: of each sender, then of each task."""
+    return f"{seed} {stage.name} half {side}" if position else f"{seed} half {side}"
 
 
 def _seen_by(sender: Sender, grouping: Grouping) -> Grouping:
