@@ -2,6 +2,7 @@
 
 - ``runs``: topologies on real worker processes: small functions, rows read back, kills, drivers as scripts.
 - ``neighbours``: what surrounds a task in a worker, without a worker: no other tasks, runners that the test steps.
+- ``connectors``: a source and a sink for topologies that never run.
 - ``spark``: Spark sessions and clusters, and the processes behind them.
 - ``data_sources``: PySpark data sources that count and remember.
 - ``reference``: the tables of ``docs/reference/``, made from the code.

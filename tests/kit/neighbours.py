@@ -1,4 +1,4 @@
-"""What tests of hosts and senders share: a worker in which no other task lives, and a runner that is told its turns."""
+"""For tests of task hosts and senders: a worker without other tasks, and a runner that the test steps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tailrace.runtime.links.link import OutLink
 
 
 class NobodyHere:
+    """A worker in which no task lives: all others are in worker 1."""
+
     sightings = Sightings()
 
     def mailbox_of(self, task: int) -> None:
@@ -30,7 +32,7 @@ def _failed(error: BaseException) -> None:
 
 
 class Stepped(Runner):
-    """A runner whose turns the test takes."""
+    """A runner without a thread: it takes a turn when the test says so."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, _failed)
@@ -43,7 +45,7 @@ class Stepped(Runner):
 
 
 class Worker(NobodyHere):
-    """Knows which epochs of the other worker count."""
+    """The same, with a membership: epochs from ``lowest`` on count. Connecting and losing a link are errors."""
 
     worker, epoch = 0, 1
     lowest = 1

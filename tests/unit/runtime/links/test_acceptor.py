@@ -1,4 +1,4 @@
-"""A door that stays open: strangers, slow ones, and moments without files or threads do not close it."""
+"""An acceptor goes on accepting whatever strangers do, and when files or threads run out for a while."""
 
 from __future__ import annotations
 
