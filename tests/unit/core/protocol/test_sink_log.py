@@ -86,3 +86,15 @@ def test_validate_sees_a_contradiction() -> None:
     log.wrote(0, 1, 7)
     with pytest.raises(AssertionError, match="both committed and not"):
         log.validate()
+
+
+def test_the_first_root_that_is_not_below_the_prefix_is_remembered() -> None:
+    """It is read again after a restart, so that its tuples come once more."""
+    log = SinkLog({0: 3}, [(0, 2, 7), (0, 3, 7)])
+    assert log.admit(0, 3, 7) == DUPLICATE_DURABLE and len(log) == 1
+    last = 3 * PRUNE_AT_LEAST
+    for offset in range(4, last + 1):
+        write(log, 0, offset, 7)
+    log.advance(0, last)
+    log.committed()
+    assert log.admit(0, last, 7) == DUPLICATE_DURABLE and len(log) == 1, "the others are below the prefix"
