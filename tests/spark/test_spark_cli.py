@@ -155,4 +155,6 @@ def test_doctor_on_a_cluster_for_machines(environment: dict[str, str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert [(executor["id"], executor["ok"]) for executor in found["executors"]] == [(n, True) for n in "012"]
-    assert {check["what"] for check in found["checks"]} == {"Java", "driver", "PySpark", "session", "slots"}
+    assert {check["what"] for check in found["checks"]} == {
+        *("Java", "driver", "PySpark", "session", "slots", "other sessions")
+    }
