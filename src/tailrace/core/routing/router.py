@@ -136,6 +136,7 @@ class LaneEdge(OutEdge):
         if self._unproven and len(self.lanes) == 1:
             self._unproven -= 1
             self._one_lane = not self._unproven
+            choices = [0 if choice == ALL else choice for choice in choices]  # lineages as after the proof
         if len(values) == 1 and choices[0] != ALL:
             ack = self._new_id(64)
             self.lanes[choices[0]].bundles.append((emission, split, offset, ack, lineages, values, None, None))

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
 import tailrace as tr
+from tailrace.core.bundles import LINEAGES
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.routing.router import PROOF, Lane, LaneEdge
 from tailrace.core.tasks.empty_results import ENOUGH, EmptyResults
 from tailrace.core.tasks.stages import MapStage, Wiring
 from tailrace.metrics.counters import TaskCounters
+from tailrace.policy.groupings.api import ALL
 from tailrace.topology import OnError
 
 
-class LeastWaiting:
+class CountingEdge:
     """An edge that counts what it is given."""
 
     def __init__(self) -> None:
@@ -27,9 +30,9 @@ class LeastWaiting:
         return 5
 
 
-def wired(said: list[tuple[str, str]]) -> tuple[Wiring, LeastWaiting]:
+def wired(said: list[tuple[str, str]]) -> tuple[Wiring, CountingEdge]:
     wiring = Wiring("clean", 0, OnError.FAIL, TaskCounters("clean", 0, 0), lambda: 0)
-    out = LeastWaiting()
+    out = CountingEdge()
     wiring.outs = (EmptyResults(wiring, lambda topic, text: said.append((topic, text))), out)
     return wiring, out
 
@@ -86,6 +89,34 @@ def test_only_the_first_keys_are_worked_out_for_a_single_task() -> None:
         out.send(1, 0, offset, [offset], None, None)
     assert asked == list(range(PROOF))
     assert [bundle[5] for bundle in out.lanes[0].bundles] == [[offset] for offset in range(3 * PROOF)]
+
+
+class EveryTask:
+    """A grouping of a user's own that sends each tuple to all tasks, and has a key."""
+
+    name = "every_task"
+    keyed = False
+
+    def key(self, row: Any) -> Any:
+        return row
+
+    def bind(self, tasks: int, rng: Random) -> EveryTask:
+        return self
+
+    def choose_many(self, values: Any) -> list[int]:
+        return [ALL] * len(values)
+
+
+def test_a_tuple_has_one_lineage_before_and_after_the_first_ones() -> None:
+    """A committing sink knows a re-emitted tuple by its lineage, whenever its edge began."""
+    topology = tr.Topology("lineages")
+    rows = topology.source("rows", tr.from_iterable([])).map("same", lambda row: row, tasks=1, grouping=EveryTask())
+    rows.sink("out", tr.to_jsonl("folder"))
+    edge = next(edge for edge in make_plan(topology, 1).edges if edge.grouping.name == "every_task")
+    out = LaneEdge(replace(edge, lineages=True), [Lane(0, 1)], edge.grouping.bind(1, Random(1)), Random(1))
+    for _ in range(2 * PROOF):
+        out.send(1, 0, 5, ["same"], [77], None)
+    assert len({tuple(bundle[LINEAGES]) for bundle in out.lanes[0].bundles}) == 1
 
 
 def test_a_tuple_without_a_key_is_left_to_on_error() -> None:
