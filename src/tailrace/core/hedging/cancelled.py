@@ -1,7 +1,8 @@
 """Cancelled emissions: another incarnation of their root was complete first, so their tuples need not be run.
 
-All tasks of a worker share one set, and look up each bundle that they take if the set is not empty. The set may forget
-an emission: then some tuples are run in vain. It must never hold one that was not cancelled.
+The numbers come from the ``HedgeRaces`` of source tasks, in this worker and in others. All tasks of a worker share one
+set, and look up each bundle that they take if the set is not empty. The set may forget an emission: then some tuples
+are run in vain. It must never hold one that was not cancelled.
 """
 
 from __future__ import annotations

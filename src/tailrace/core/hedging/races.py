@@ -5,7 +5,10 @@ durable, and a committing sink drops the copies of a row that come later. Its nu
 emission it races (``tailrace.core.emissions``).
 
 When one of them is complete the others are cancelled: their queued tuples are dropped unrun, also if another hedging
-rule is in force by then.
+rule is in force by then. The way of a cancelled number: ``HedgeRaces.completed`` puts it into the task's ``cancels``;
+its sender (``runtime/execution/sender.py``) passes it to its own worker and to all others
+(``runtime/links/cancellations.py``); each worker keeps it in ``CancelledEmissions``, where tasks look before they run
+a bundle (``Task.throw_away`` in ``core/tasks/base.py``). A call that runs already is not interrupted.
 
 Law: an incarnation is cancelled only if another of the same race is complete, and recovery has not re-emitted the root
 since. An incarnation from before a loss may be complete and never become durable; then only the re-emitted one can.

@@ -5,7 +5,9 @@ Its rules, each of which the fault simulation needs:
 - Every start of a worker gets an epoch higher than all before it, and a worker's death is a decision: once declared,
   nothing from that epoch counts any more, whatever becomes of the process.
 - Recovery is announced only when every worker acts on the membership that replaced the dead one. Announced earlier,
-  a re-emitted root could pass through a worker that still sends to the dead one, and be lost once more.
+  a re-emitted root could pass through a worker that still sends to the dead one, and be lost once more. The way of the
+  announcement: ``Recover`` to every ``Worker``, then ``SourceTask.handle``, which queues ``Ledger.unfinished``.
+  The first ``Recover`` of a run is what starts its sources.
 - A prefix is stored before any worker hears of it or begins from it. Only then may sinks forget what lies below it. An
   epoch is stored before a process of it starts (``stored_state``).
 - A worker is declared dead for its silence only: nothing of it has arrived. Time in which the coordinator itself was

@@ -42,15 +42,22 @@ class Grouping(Protocol):
     and a keyed grouping's chooser sends equal keys to the same task whatever its seed and its past.
     ``tailrace.testing.check_grouping`` checks it.
 
+    The engine does not always ask: an edge into a committing sink goes by lineage, and the roots of a source take turns
+    on a shuffled edge (``core/routing/router.py``). A grouping may have an attribute ``key``, a function of the tuple:
+    the engine then calls the chooser for the first tuples even if there is only one task, so that a key function that
+    fails does so early. The name ``"broadcast"`` is reserved.
+
     Example:
+        >>> class LengthChooser:
+        ...     def __init__(self, tasks):
+        ...         self.tasks = tasks
+        ...     def choose_many(self, values):
+        ...         return [len(value) % self.tasks for value in values]
         >>> class ByLength:
         ...     name = "by_length"
         ...     keyed = True
         ...     def bind(self, tasks, rng):
-        ...         self.tasks = tasks
-        ...         return self
-        ...     def choose_many(self, values):
-        ...         return [len(value) % self.tasks for value in values]
+        ...         return LengthChooser(tasks)
         >>> words = tr.Topology("words").source("words", tr.from_iterable(["the", "mill"]))
         >>> words.map("upper", str.upper, tasks=2, grouping=ByLength())
         Stream(upper.main)

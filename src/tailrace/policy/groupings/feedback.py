@@ -42,7 +42,7 @@ Message = tuple[Any, ...]
 class FeedbackChooser:
     """The sender's side of a load-aware grouping: a chooser that hears from the receiving tasks.
 
-    Law: a choice is ``ALL``, ``HELD``, in ``range(tasks)``, or ``FIRST`` less one of those. ``hear`` returns entries of
+    Law: a choice is ``ALL``, ``HELD``, in ``range(tasks)``, or ``FIRST - task``. ``hear`` returns entries of
     ``range(tasks)``, never more than there are tuples held. A held tuple is released at the latest when all tuples
     that were sent have been executed and all messages heard. Choices depend on arguments and generator only, never on a
     clock of its own.

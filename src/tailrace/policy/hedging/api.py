@@ -99,4 +99,4 @@ class HedgeRule(Protocol):
 
 
 ReplayRule = HedgeRule
-"""The name that ``tailrace.__all__`` has had for it."""
+"""The name that ``tailrace.__all__`` has had for it. Replay is the old word for hedging, kept in progress keys."""

@@ -34,7 +34,7 @@ from tailrace.testing import ManualClock
 from tailrace.topology import Topology
 
 
-class LeastWaiting(NobodyHere):
+class AllElsewhere(NobodyHere):
     """All other tasks live in another worker, at the far end of a socket pair."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Desk:
         task = assemble(1, bodies, context)
         assert isinstance(task, PlainTask)
         self.task = task
-        self.world = LeastWaiting()
+        self.world = AllElsewhere()
         self.sender = Sender(task, self.world, lambda action: action())  # type: ignore[arg-type]
         self.sender.moved_to(Runner("test", lambda error: None))
 
@@ -177,7 +177,7 @@ def test_a_tuple_that_cannot_be_broadcast_is_one_error() -> None:
     plan = make_plan(topology, 2)
     context = WorkerContext(plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
     task = assemble(1, Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)}), context)
-    world = LeastWaiting()
+    world = AllElsewhere()
     sender = Sender(task, world, lambda action: action())  # type: ignore[arg-type]
     sender.moved_to(Runner("test", lambda error: None))
     task.receive([new_bundle(0, 0, 0, 1, [7], [(x for x in [])])])
