@@ -1,6 +1,7 @@
 """What tests share. ``pythonpath`` in ``pyproject.toml`` makes it importable as ``kit``, in worker processes too.
 
 - ``runs``: topologies on real worker processes: small functions, rows read back, kills, drivers as scripts.
+- ``tasks``: a small plan, and tasks of the core assembled from it, without a worker.
 - ``neighbours``: what surrounds a task in a worker, without a worker: no other tasks, runners that the test steps.
 - ``connectors``: a source and a sink for topologies that never run.
 - ``spark``: Spark sessions and clusters, and the processes behind them.

@@ -14,11 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
+from kit.tasks import context_of, task_of
 from tailrace.core.bundles import divided, new_bundle
 from tailrace.core.plan.planner import make_plan
-from tailrace.core.protocol.ledger import LedgerLimits
-from tailrace.core.protocol.messages import Position
 from tailrace.core.queues.shared import PORTION_NS, SharedQueue, portions
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.deferred import AsyncTask
@@ -62,13 +60,9 @@ class Drawing:
         topology = Topology("t")
         kind(topology.source("s", SimSource("s", 5), tasks=1), grouping).sink("out", SimSink(), tasks=1)
         plan = make_plan(topology, 1)
-        limits, tail = LedgerLimits(9, 1_000), Tail(shared_queues="worker")
-        context = WorkerContext(plan, 0, 1, limits, ManualClock(1), Random(1), tail=tail)
-        body = plan.operators[1].operator.body
-        self.tasks: list[Task] = [
-            assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), context)
-            for number in range(1, 1 + TASKS)
-        ]
+        tail = Tail(shared_queues="worker")
+        context = context_of(plan, tail=tail)
+        self.tasks: list[Task] = [task_of(context, number) for number in range(1, 1 + TASKS)]
         self.queue = context.queues[1]
         self.put: list[tuple[Any, ...]] = []
         self._tracked = grouping.name == "least_work"

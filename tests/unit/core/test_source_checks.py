@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
 from typing import Any
 
 import pytest
 
+from kit.tasks import context_of, source_of
 from tailrace.connector import Record, SplitStart
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
-from tailrace.core.protocol.messages import Position, Recover
+from tailrace.core.protocol.messages import Recover
 from tailrace.core.source_checks import check_reader
 from tailrace.core.tasks.source import SourceTask
 from tailrace.errors import TailraceError, TopologyError
 from tailrace.sim.faults.topologies import SimSink
-from tailrace.testing import ManualClock
 from tailrace.topology import Topology
 
 
@@ -58,9 +56,8 @@ def topology_of(source: Named) -> Topology:
 
 def source_task(start: int, *polls: Any) -> SourceTask:
     plan = make_plan(topology_of(Named()), 1)
-    context = WorkerContext(plan, 0, 1, LedgerLimits(100, 1_000), ManualClock(1), Random(1))
-    task = assemble(0, Bodies({}, {}, {0: Given(*polls)}, {0: Position(start, None)}), context)
-    assert isinstance(task, SourceTask)
+    context = context_of(plan, limits=LedgerLimits(100, 1_000))
+    task = source_of(context, Given(*polls), durable=start)
     task.handle(Recover())
     return task
 

@@ -9,13 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit.neighbours import Stepped, Worker
+from kit.tasks import context_of, task_of
 from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, system_clock
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.feedback.budget import BOUND, FEEDBACK_SHARE, READERS, REPORTS, RESERVED_NS, SAVED_NS, FeedbackBudget
 from tailrace.core.feedback.receiver import LATE_NS, LONG_EACH_NS, LONG_TOTAL_NS, URGENT_TUPLES, FeedbackReceiver
 from tailrace.core.plan.planner import make_plan
-from tailrace.core.protocol.ledger import LedgerLimits
-from tailrace.core.protocol.messages import Position
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, power_of_two, pull
 from tailrace.runtime.connectors import from_iterable, to_call
@@ -258,12 +256,9 @@ class HostDesk(Stepped):
         source = topology.source("s", from_iterable(range(3)), tasks=1)
         source.filter("work", bool, tasks=2, grouping=power_of_two()).sink("out", to_call(print), tasks=1)
         plan = make_plan(topology, 1)
-        context = WorkerContext(plan, 0, 1, LedgerLimits(9, 1_000), system_clock, Random(1))
+        context = context_of(plan, system_clock)
         self.feedback_budget = context.feedback_budget
-        body = plan.operators[1].operator.body
-        self.host = TaskHost(
-            assemble(1, Bodies({1: body}, {}, {}, {0: Position(0, None)}), context), Worker(), Kind.AUTO
-        )
+        self.host = TaskHost(task_of(context), Worker(), Kind.AUTO)
         self.adopt(self.host)
         assert self.host.task.feedback_receiver is not None
         self.halves = self.host.task.feedback_receiver

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
+from kit.tasks import context_of, plan_of, task_of
 from tailrace.core.bundles import FEEDBACK, VALUES, is_feedback, new_bundle
 from tailrace.core.feedback.runs import Run, came, joined
 from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.lineage import broadcast_lineages, child_lineages
-from tailrace.core.protocol.messages import Members, Position
+from tailrace.core.protocol.messages import Members
 from tailrace.core.routing.router import MAX_BUNDLE
 from tailrace.core.tasks.base import ObservedTask, PlainTask, Task
 from tailrace.core.tasks.deferred import AsyncTask, BatchTask
@@ -105,9 +105,8 @@ class Kit:
         stream.map("next", function, tasks=2, grouping=self.after).sink("out", SimSink())
         self.plan: Plan = make_plan(topology, 1)
         self.clock = ManualClock(1_000)
-        context = WorkerContext(self.plan, 0, 1, LedgerLimits(3, 1_000), self.clock, Random(1), held_limit=2)
-        body = self.plan.operators[1].operator.body
-        self.task: Task = assemble(WORK, Bodies({WORK: body}, {}, {}, {0: Position(0, None)}), context)
+        context = context_of(self.plan, self.clock, limits=LedgerLimits(3, 1_000), held_limit=2)
+        self.task: Task = task_of(context, WORK)
         assert self.task.feedback_receiver is not None
         self.feedback_receiver = self.task.feedback_receiver
         (self.line,) = self.task.feedback_edges.values()
@@ -403,12 +402,9 @@ def test_batches_report_the_share_of_each_tuple() -> None:
 
 
 def test_a_function_that_changes_its_input_is_told_so() -> None:
-    topology = Topology("t")
-    source = topology.source("s", SimSource("s", 5))
-    source.map("work", lambda order: order.pop("user"), tasks=2, grouping=least_work("user")).sink("out", SimSink())
-    plan = make_plan(topology, 1)
-    context = WorkerContext(plan, 0, 1, LedgerLimits(3, 1_000), ManualClock(1), Random(1))
-    task = assemble(1, Bodies({1: plan.operators[1].operator.body}, {}, {}, {0: Position(0, None)}), context)
+    by_user = least_work("user")
+    plan = plan_of(lambda source: source.map("work", lambda order: order.pop("user"), tasks=2, grouping=by_user))
+    task = task_of(context_of(plan))
     task.receive([(50, 0, 9, 7, [1], [{"user": 3}], (0, 0, 0), None)])
     task.run(0)
     assert task.feedback_receiver is not None
@@ -429,8 +425,8 @@ def test_one_task_needs_no_reports() -> None:
     source = topology.source("s", SimSource("s", 5))
     source.map("work", lambda value: value, tasks=1, grouping=script).sink("out", SimSink())
     plan = make_plan(topology, 1)
-    context = WorkerContext(plan, 0, 1, LedgerLimits(3, 1_000), ManualClock(1), Random(1))
-    task = assemble(1, Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)}), context)
+    context = context_of(plan, limits=LedgerLimits(3, 1_000))
+    task = task_of(context, function=lambda value: value)
     assert type(task) is PlainTask and task.feedback_receiver is None and not plan.edges[0].feedback
 
 

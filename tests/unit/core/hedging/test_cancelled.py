@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
 
 import tailrace as tr
+from kit.tasks import context_of, task_of
 from tailrace.clock import SECOND_NS
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import MESSAGE, new_bundle
 from tailrace.core.emissions import hedge_of
 from tailrace.core.hedging.cancelled import LIMIT, CancelledEmissions
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
-from tailrace.core.protocol.messages import Members, Position, Techniques
+from tailrace.core.protocol.messages import Members, Techniques
 from tailrace.core.tasks.base import ObservedTask, PlainTask, Task
 from tailrace.core.tasks.deferred import BatchTask
 from tailrace.policy.techniques import PLAIN
 from tailrace.sim.faults.topologies import SimSink, SimSource
-from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology
 
 
@@ -29,9 +27,8 @@ def _task(operator: Any, cancelled: CancelledEmissions) -> Task:
     stream: Stream = operator(topology.source("s", SimSource("s", 5)))
     stream.sink("out", SimSink(), tasks=2)
     plan = make_plan(topology, 1)
-    limits, body = LedgerLimits(3, 1_000), plan.operators[1].operator.body
-    context = WorkerContext(plan, 0, 1, limits, ManualClock(1), Random(1), cancelled=cancelled)
-    return assemble(1, Bodies({1: body}, {}, {}, {0: Position(0, None)}), context)
+    context = context_of(plan, limits=LedgerLimits(3, 1_000), cancelled=cancelled)
+    return task_of(context)
 
 
 @pytest.mark.parametrize(

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tailrace as tr
-from tailrace.core.assembly import Bodies, WorkerContext, assemble, passes_one
+from kit.tasks import context_of, task_of
+from tailrace.core.assembly import passes_one
 from tailrace.core.bundles import new_bundle
 from tailrace.core.emissions import hedge_of
 from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
-from tailrace.core.protocol.messages import Position, Techniques
+from tailrace.core.protocol.messages import Techniques
 from tailrace.core.tasks.base import Task
 from tailrace.policy.hedging.api import MOST_HEDGES, HedgeRule
 from tailrace.policy.hedging.disjoint_halves import DisjointHalves
 from tailrace.policy.techniques import PLAIN, Tail
 from tailrace.sim.faults.topologies import SimSink, SimSource
-from tailrace.testing import ManualClock
 from tailrace.topology import Topology
 
 TIMEOUT = tr.fixed_timeout(10)
@@ -90,8 +89,8 @@ def test_it_is_done_where_at_most_one_tuple_of_a_root_can_pass() -> None:
 def _sender(number: int, rule: HedgeRule | None) -> Task:
     """One of the tasks of the first operator."""
     plan = _plan()
-    context = WorkerContext(plan, 0, 1, LedgerLimits(3, 1_000), ManualClock(1), Random(number), tail=Tail(rule))
-    return assemble(number, Bodies({number: str}, {}, {}, {0: Position(0, None)}), context)
+    context = context_of(plan, limits=LedgerLimits(3, 1_000), seed=number, tail=Tail(rule))
+    return task_of(context, number, str)
 
 
 def _place(task: Task, emission: int) -> int:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from random import Random
 from typing import Any
 
 import pytest
 
 import tailrace as tr
+from kit.tasks import context_of, source_of
 from tailrace.clock import MILLISECOND_NS, SECOND_NS
 from tailrace.connector import SplitStart
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import FEEDBACK
 from tailrace.core.emissions import hedge_of, race_until, turn_of
 from tailrace.core.hedging.controller import NEVER, check_hedging
 from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits, Root
-from tailrace.core.protocol.messages import Position, Recover, Techniques
-from tailrace.core.tasks.source import SourceTask
+from tailrace.core.protocol.messages import Recover, Techniques
 from tailrace.metrics.counters import TaskSnapshot
 from tailrace.policy.groupings.api import Grouping
 from tailrace.policy.groupings.pull.receiver import Credit
@@ -46,10 +44,9 @@ class Kit:
         self.clock = ManualClock(1)
         self.plan = make_plan(topology, 1)
         limits = LedgerLimits(50, SECOND_NS)
-        context = WorkerContext(self.plan, 0, 1, limits, self.clock, Random(1), held_limit=held_limit, tail=Tail(rule))
+        context = context_of(self.plan, self.clock, limits, held_limit=held_limit, tail=Tail(rule))
         reader = self.plan.operators[0].operator.body.open(SplitStart("0"))
-        task = assemble(0, Bodies({}, {}, {0: reader}, {0: Position(0, None)}), context)
-        assert isinstance(task, SourceTask)
+        task = source_of(context, reader)
         self.task = task
         self.task.handle(Recover())
 

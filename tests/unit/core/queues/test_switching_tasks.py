@@ -7,21 +7,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from random import Random
 from typing import Any
 
 import pytest
 
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
+from kit.tasks import context_of, plan_of, task_of
 from tailrace.core.bundles import new_bundle
-from tailrace.core.plan.planner import make_plan
-from tailrace.core.protocol.ledger import LedgerLimits
-from tailrace.core.protocol.messages import Position
 from tailrace.core.queues.shared import SharedQueue, Tap
 from tailrace.core.tasks.base import Task
-from tailrace.sim.faults.topologies import SimSink, SimSource, mark
-from tailrace.testing import ManualClock
-from tailrace.topology import Topology
+from tailrace.sim.faults.topologies import mark
 
 TASKS = 3
 
@@ -34,16 +28,9 @@ class Crew:
     """The tasks of one operator, each with a queue of its own."""
 
     def __init__(self) -> None:
-        topology = Topology("t")
-        source = topology.source("s", SimSource("s", 5), tasks=1)
-        source.map("work", mark("w"), tasks=TASKS).sink("out", SimSink(), tasks=1)
-        plan = make_plan(topology, 1)
-        context = WorkerContext(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1), guard=threading.Lock)
-        body = plan.operators[1].operator.body
-        self.tasks: list[Task] = [
-            assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), context)
-            for number in range(1, 1 + TASKS)
-        ]
+        plan = plan_of(lambda source: source.map("work", mark("w"), tasks=TASKS))
+        context = context_of(plan, guard=threading.Lock)
+        self.tasks: list[Task] = [task_of(context, number) for number in range(1, 1 + TASKS)]
         self.queue: SharedQueue = context.queues[1]
 
     @property

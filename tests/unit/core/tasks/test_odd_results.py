@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kit.tasks import OneTask
 from tailrace.clock import system_clock
 from tailrace.connector import Entry
 from tailrace.core.plan.plan import EdgePlan
@@ -100,9 +101,7 @@ def test_operator_and_tuple_are_named(name: str) -> None:
 
 
 def run_batch(result: Any, on_error: str) -> Task:
-    from test_tasks import Kit
-
-    kit = Kit(lambda stream: stream.map_batch("b", lambda values: result, max_size=2, tasks=1, on_error=on_error))
+    kit = OneTask(lambda stream: stream.map_batch("b", lambda values: result, max_size=2, tasks=1, on_error=on_error))
     kit.bundle(1000, [1, 2], [7, 8])
     kit.task.run(0)
     assert kit.told == 1000, "the bundle is done"
@@ -122,10 +121,13 @@ def test_a_batch_function_returns_a_list(result: Any) -> None:
     assert run_batch(result, "skip").counters[0].skipped == 2
 
 
-def test_an_asynchronous_filter_whose_answer_has_no_truth_has_failed() -> None:
-    from test_tasks import asynchronous
+async def later(value: Any) -> Any:
+    return value
 
-    kit, task = asynchronous("filter", on_error="skip")
+
+def test_an_asynchronous_filter_whose_answer_has_no_truth_has_failed() -> None:
+    kit = OneTask(lambda stream: stream.filter("c", later, tasks=1, on_error="skip"))
+    task = kit.task
     assert isinstance(task, AsyncTask) and task._role is Role.FILTER
     kit.bundle(1000, ["a"], [7])
     call = task.next_call()
@@ -149,14 +151,13 @@ def ends(value: Any) -> Any:
 @pytest.mark.parametrize("grouping", [fields, partial_key, osg, least_work])
 def test_a_key_function_may_raise_anything(grouping: Callable[[Any], Grouping], key: Callable[[Any], Any]) -> None:
     """A key that ended the iteration ended the list of choices, and the tuples behind it were lost without a word."""
-    from test_tasks import Kit
 
     def declare(stream: Any) -> Any:
         return stream.map("m", lambda value: value, tasks=1, on_error="skip").map(
             "to", lambda value: value, tasks=2, grouping=grouping(key)
         )
 
-    kit = Kit(declare)
+    kit = OneTask(declare)
     kit.bundle(1000, [1, 13, 2], [7, 8, 9])
     kit.task.run(0)
     assert sorted(value for lane in kit.task.lanes for bundle in lane.bundles for value in bundle[5]) == [1, 2]

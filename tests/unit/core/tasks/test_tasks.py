@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import xor
-from random import Random
 from typing import Any
 
 import pytest
 
+from kit.tasks import OneTask, context_of, source_of
 from tailrace.clock import MILLISECOND_NS
 from tailrace.connector import SplitStart
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
-from tailrace.core.bundles import new_bundle
-from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.protocol.lineage import child_lineages
-from tailrace.core.protocol.messages import Barrier, Committed, Drain, Passed, Position, Prefixes, Recover, SourceReport
-from tailrace.core.tasks.base import PlainTask, Task
+from tailrace.core.protocol.messages import Barrier, Committed, Drain, Passed, Prefixes, Recover, SourceReport
+from tailrace.core.tasks.base import PlainTask
 from tailrace.core.tasks.deferred import AsyncTask, BatchTask
-from tailrace.core.tasks.source import ASK_AGAIN_NS, SourceTask
+from tailrace.core.tasks.source import ASK_AGAIN_NS
 from tailrace.errors import TaskError
-from tailrace.metrics.counters import TaskCounters
 from tailrace.sim.faults.topologies import SimSink, SimSource
 from tailrace.testing import ManualClock
 from tailrace.topology import Stream, Topology
@@ -31,51 +27,7 @@ WAIT_MS = 5
 LEADER = 1  # the task after the only source task
 
 
-def surroundings(plan: Plan, clock: ManualClock) -> WorkerContext:
-    return WorkerContext(plan=plan, worker=0, epoch=1, limits=LedgerLimits(3, 1_000), clock=clock, rng=Random(1))
-
-
-class Kit:
-    """One task of the operator that a test declares, between a source and a committing sink."""
-
-    def __init__(self, operator: Any) -> None:
-        topology = Topology("t")
-        stream: Stream = operator(topology.source("s", SimSource("s", 5), tasks=1))
-        stream.sink("out", SimSink(), tasks=1)
-        self.clock = ManualClock(1)
-        self.plan: Plan = make_plan(topology, 1)
-        body = self.plan.operators[1].operator.body
-        context = surroundings(self.plan, self.clock)
-        self.task: Task = assemble(LEADER, Bodies({LEADER: body}, {}, {}, {0: Position(0, None)}), context)
-        self.salt = self.plan.edges[1].salt
-
-    def bundle(self, ack: int, values: list[Any], lineages: list[int]) -> None:
-        self.task.receive([new_bundle(50, 0, 9, ack, lineages, values)])
-
-    @property
-    def counters(self) -> TaskCounters:
-        self.task.wiring.settle()  # type: ignore[attr-defined]
-        return self.task.counters[0]
-
-    def sent(self) -> list[tuple[Any, int]]:
-        found = []
-        for lane in self.task.lanes:
-            for *_, lineages, values, _, _ in lane.bundles:
-                assert lineages is not None
-                found += zip(values, lineages, strict=True)
-        return found
-
-    def owed(self, *acks: int) -> int:
-        """What the ledger must hear if these bundles are done: their ids, and those of all that was sent."""
-        made = [bundle[3] for lane in self.task.lanes for bundle in lane.bundles]
-        return reduce(xor, (*acks, *made), 0)
-
-    @property
-    def told(self) -> int:
-        return self.task.acks[0].both.get(50, 0)
-
-
-def names(kit: Kit, parents: list[int], indices: list[int] | None = None) -> list[int]:
+def names(kit: OneTask, parents: list[int], indices: list[int] | None = None) -> list[int]:
     return child_lineages(parents, kit.salt, indices)
 
 
@@ -83,7 +35,7 @@ def names(kit: Kit, parents: list[int], indices: list[int] | None = None) -> lis
 
 
 def test_a_plain_task_acknowledges_a_bundle_with_its_children() -> None:
-    kit = Kit(lambda stream: stream.flat_map("f", lambda n: [n] * n, tasks=1))
+    kit = OneTask(lambda stream: stream.flat_map("f", lambda n: [n] * n, tasks=1))
     assert isinstance(kit.task, PlainTask) and not kit.task.runnable
     kit.bundle(1000, [2, 0], [7, 8])
     kit.bundle(2000, [1], [9])
@@ -94,7 +46,7 @@ def test_a_plain_task_acknowledges_a_bundle_with_its_children() -> None:
 
 
 def test_a_plain_task_stops_when_its_budget_is_used_up() -> None:
-    kit = Kit(lambda stream: stream.map("f", lambda n: n, tasks=1))
+    kit = OneTask(lambda stream: stream.map("f", lambda n: n, tasks=1))
     for ack in (1000, 2000):
         kit.bundle(ack, [1], [7])
     kit.task.run(0)
@@ -104,14 +56,14 @@ def test_a_plain_task_stops_when_its_budget_is_used_up() -> None:
 # -- batches
 
 
-def batches(**options: Any) -> Kit:
+def batches(**options: Any) -> OneTask:
     def double(values: list[int]) -> list[int]:
         if 13 in values:
             raise ValueError("thirteen")
         return [value * 2 for value in values]
 
     options = {"max_size": 3, "max_wait_ms": WAIT_MS, **options}
-    return Kit(lambda stream: _with_letters(stream.map_batch("b", double, tasks=1, **options)))
+    return OneTask(lambda stream: _with_letters(stream.map_batch("b", double, tasks=1, **options)))
 
 
 def _with_letters(stream: Stream) -> Stream:
@@ -186,7 +138,7 @@ def test_a_batch_fails_the_run() -> None:
 
 
 def test_a_batch_function_must_return_as_many() -> None:
-    kit = Kit(lambda stream: stream.map_batch("b", lambda values: values[1:], max_size=2, tasks=1))
+    kit = OneTask(lambda stream: stream.map_batch("b", lambda values: values[1:], max_size=2, tasks=1))
     kit.bundle(1000, [1, 2], [7, 8])
     with pytest.raises(
         TaskError, match="must return as many results as it is given: given=1 returned=0; does the function drop"
@@ -195,7 +147,7 @@ def test_a_batch_function_must_return_as_many() -> None:
 
 
 def test_a_batch_function_may_yield() -> None:
-    kit = Kit(lambda stream: stream.map_batch("b", lambda values: (v + 1 for v in values), max_size=2, tasks=1))
+    kit = OneTask(lambda stream: stream.map_batch("b", lambda values: (v + 1 for v in values), max_size=2, tasks=1))
     kit.bundle(1000, [1, 2], [7, 8])
     kit.task.run(0)
     assert [value for value, _ in kit.sent()] == [2, 3]
@@ -208,8 +160,8 @@ async def coroutine(value: Any) -> Any:
     return value
 
 
-def asynchronous(how: str, **options: Any) -> tuple[Kit, AsyncTask]:
-    kit = Kit(lambda stream: getattr(stream, how)("c", coroutine, tasks=1, **options))
+def asynchronous(how: str, **options: Any) -> tuple[OneTask, AsyncTask]:
+    kit = OneTask(lambda stream: getattr(stream, how)("c", coroutine, tasks=1, **options))
     assert isinstance(kit.task, AsyncTask) and kit.task.function is coroutine
     return kit, kit.task
 
@@ -283,11 +235,8 @@ class SourceKit:
         stream.sink("out", SimSink(), tasks=1)
         self.clock = ManualClock(1)
         self.plan = make_plan(topology, 1)
-        context = surroundings(self.plan, self.clock)
-        readers = {0: source.open(SplitStart("0", 1))}
-        task = assemble(0, Bodies({}, {}, readers, {0: Position(1, None)}), context)
-        assert isinstance(task, SourceTask)
-        self.task = task
+        context = context_of(self.plan, self.clock, limits=LedgerLimits(3, 1_000))
+        self.task = source_of(context, source.open(SplitStart("0", 1)), durable=1)
 
     def offsets(self) -> list[int]:
         return [offset for lane in self.task.lanes for _, _, offset, *_ in lane.take()]

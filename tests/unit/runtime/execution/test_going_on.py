@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import pytest
 
 from kit.neighbours import Stepped, Worker
+from kit.tasks import context_of, plan_of, task_of
 from tailrace.clock import SECOND_NS, system_clock
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import new_bundle
-from tailrace.core.plan.planner import make_plan
-from tailrace.core.protocol.ledger import LedgerLimits
-from tailrace.core.protocol.messages import Position
 from tailrace.runtime.execution.sender import Sender
 from tailrace.runtime.execution.task_host import SLICE_NS, STRAIGHT_ON, TaskHost
-from tailrace.sim.faults.topologies import SimSink, SimSource
-from tailrace.topology import Kind, Topology
+from tailrace.topology import Kind
 
 LONG_S = 2 * SLICE_NS / SECOND_NS
 
@@ -28,13 +23,9 @@ class Desk:
     """One task of a filter that keeps nothing, and a runner whose turns the test takes."""
 
     def __init__(self, body: Callable[[Any], Any]) -> None:
-        topology = Topology("t")
-        source = topology.source("s", SimSource("s", 5), tasks=1)
-        source.filter("work", body, tasks=1).sink("out", SimSink(), tasks=1)
-        plan = make_plan(topology, 1)
-        context = WorkerContext(plan, 0, 1, LedgerLimits(9, 1_000), system_clock, Random(1))
-        bodies = Bodies({1: plan.operators[1].operator.body}, {}, {}, {0: Position(0, None)})
-        self.host = TaskHost(assemble(1, bodies, context), Worker(), Kind.AUTO)
+        plan = plan_of(lambda source: source.filter("work", body, tasks=1))
+        context = context_of(plan, system_clock)
+        self.host = TaskHost(task_of(context), Worker(), Kind.AUTO)
         self.runner = Stepped("work/0")
         self.runner.adopt(self.host)
 

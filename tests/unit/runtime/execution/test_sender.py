@@ -13,12 +13,12 @@ from unittest.mock import patch
 import pytest
 
 from kit.neighbours import NobodyHere
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
+from kit.tasks import context_of, task_of
 from tailrace.core.bundles import new_bundle
 from tailrace.core.feedback.sender import MAX_HELD
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
-from tailrace.core.protocol.messages import Member, Position
+from tailrace.core.protocol.messages import Member
 from tailrace.core.tasks.base import PlainTask
 from tailrace.errors import TaskError
 from tailrace.policy import broadcast, power_of_two, pull
@@ -30,11 +30,10 @@ from tailrace.runtime.links.channels import Channel
 from tailrace.runtime.links.frames import FrameReader, decode_bundles
 from tailrace.runtime.links.link import OutLink
 from tailrace.sim.faults.topologies import SimSink, SimSource
-from tailrace.testing import ManualClock
 from tailrace.topology import Topology
 
 
-class AllElsewhere(NobodyHere):
+class OtherWorker(NobodyHere):
     """All other tasks live in another worker, at the far end of a socket pair."""
 
     def __init__(self) -> None:
@@ -67,12 +66,11 @@ class Desk:
         else:
             stream.sink("out", SimSink(committing=False), tasks=2, grouping=grouping)
         plan = make_plan(topology, 2)
-        context = WorkerContext(plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
-        bodies = Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)})
-        task = assemble(1, bodies, context)
+        context = context_of(plan, limits=LedgerLimits(10, 1), seed=3)
+        task = task_of(context, function=lambda value: value)
         assert isinstance(task, PlainTask)
         self.task = task
-        self.world = AllElsewhere()
+        self.world = OtherWorker()
         self.sender = Sender(task, self.world, lambda action: action())  # type: ignore[arg-type]
         self.sender.moved_to(Runner("test", lambda error: None))
 
@@ -175,9 +173,9 @@ def test_a_tuple_that_cannot_be_broadcast_is_one_error() -> None:
     stream = topology.source("s", SimSource("s", 1)).map("m", lambda value: value, on_error="skip")
     stream.map("all", lambda value: value, tasks=6, grouping=broadcast()).sink("out", SimSink())
     plan = make_plan(topology, 2)
-    context = WorkerContext(plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
-    task = assemble(1, Bodies({1: lambda value: value}, {}, {}, {0: Position(0, None)}), context)
-    world = AllElsewhere()
+    context = context_of(plan, limits=LedgerLimits(10, 1), seed=3)
+    task = task_of(context, function=lambda value: value)
+    world = OtherWorker()
     sender = Sender(task, world, lambda action: action())  # type: ignore[arg-type]
     sender.moved_to(Runner("test", lambda error: None))
     task.receive([new_bundle(0, 0, 0, 1, [7], [(x for x in [])])])

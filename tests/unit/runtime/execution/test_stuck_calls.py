@@ -14,12 +14,10 @@ from typing import Any, cast
 import pytest
 
 from kit.neighbours import Worker
+from kit.tasks import context_of, task_of
 from tailrace.clock import SECOND_NS, system_clock
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.planner import make_plan
-from tailrace.core.protocol.ledger import LedgerLimits
-from tailrace.core.protocol.messages import Position
 from tailrace.core.tasks.deferred import AsyncTask
 from tailrace.runtime.execution import stuck_calls
 from tailrace.runtime.execution.async_runner import AsyncRunner
@@ -51,7 +49,7 @@ class Floor:
         stand_in: Any = _same_later if asyncio.iscoroutinefunction(function) else _same
         source.map("work", stand_in, tasks=TASKS).sink("out", SimSink(), tasks=1)
         plan = make_plan(topology, 1)
-        context = WorkerContext(plan, 0, 1, LedgerLimits(9, 1_000), system_clock, Random(1))
+        context = context_of(plan, system_clock)
         self.said: list[str] = []
         self.errors: list[BaseException] = []
         self.runners: list[Runner] = []
@@ -60,7 +58,7 @@ class Floor:
         self.runners.append(self.shared)
         self.calls = StuckCalls(self._detach, lambda topic, text: self.said.append(text))
         for number in range(1, 1 + TASKS):
-            task = assemble(number, Bodies({number: function}, {}, {}, {0: Position(0, None)}), context)
+            task = task_of(context, number, function)
             host = TaskHost(task, Worker(), Kind.AUTO)
             self.hosts.append(host)
             if isinstance(task, AsyncTask):

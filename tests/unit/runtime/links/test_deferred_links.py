@@ -6,18 +6,16 @@ import select
 import socket
 import time
 from collections.abc import Callable, Iterator
-from random import Random
 
 import pytest
 
 from kit.neighbours import Stepped, Worker
+from kit.tasks import context_of, source_of
 from tailrace.clock import system_clock
 from tailrace.connector import SplitStart
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
-from tailrace.core.protocol.messages import Barrier, Drain, Position, Recover, Techniques
-from tailrace.core.tasks.source import SourceTask
+from tailrace.core.protocol.messages import Barrier, Drain, Recover, Techniques
 from tailrace.policy import adaptive_timeout
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.execution.task_host import TaskHost
@@ -38,9 +36,8 @@ class Desk:
         topology = Topology("t")
         source = SimSource("s", ROOTS)
         topology.source("s", source, tasks=1).map("m", lambda v: v, tasks=1).sink("out", SimSink(), tasks=1)
-        context = WorkerContext(make_plan(topology, 1), 0, 1, LedgerLimits(ROOM, 1 << 60), system_clock, Random(1))
-        task = assemble(0, Bodies({}, {}, {0: source.open(SplitStart("0", 0))}, {0: Position(0, None)}), context)
-        assert isinstance(task, SourceTask)
+        context = context_of(make_plan(topology, 1), system_clock, limits=LedgerLimits(ROOM, 1 << 60))
+        task = source_of(context, source.open(SplitStart("0", 0)))
         self.task = task
         self.worker = Worker()
         self.host = TaskHost(task, self.worker, Kind.AUTO)

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from random import Random
 
 import pytest
 
 from kit.neighbours import Stepped, Worker
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
+from kit.tasks import context_of, plan_of, task_of
 from tailrace.core.bundles import new_bundle
-from tailrace.core.plan.planner import make_plan
-from tailrace.core.protocol.ledger import LedgerLimits
-from tailrace.core.protocol.messages import Position
 from tailrace.runtime.execution.runner import Runner
 from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.runtime.links.channels import Channel, writer_of
 from tailrace.runtime.links.frames import BUNDLES, encode
 from tailrace.runtime.shared_queues.pool import Pool
-from tailrace.sim.faults.topologies import SimSink, SimSource, mark
-from tailrace.testing import ManualClock
-from tailrace.topology import Kind, Topology
+from tailrace.sim.faults.topologies import mark
+from tailrace.topology import Kind
 
 TASKS = 2
 
@@ -47,16 +42,12 @@ class Shop:
     """Two tasks on runners of their own, which may share a queue and do not yet."""
 
     def __init__(self) -> None:
-        topology = Topology("t")
-        source = topology.source("s", SimSource("s", 5), tasks=1)
-        source.map("work", mark("w"), tasks=TASKS).sink("out", SimSink(), tasks=1)
-        plan = make_plan(topology, 1)
-        context = WorkerContext(plan, 0, 1, LedgerLimits(9, 1_000), ManualClock(1), Random(1))
+        plan = plan_of(lambda source: source.map("work", mark("w"), tasks=TASKS))
+        context = context_of(plan)
         self.worker = Worker()
         self.hosts: list[TaskHost] = []
         for number in range(1, 1 + TASKS):
-            body = plan.operators[1].operator.body
-            task = assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), context)
+            task = task_of(context, number)
             self.hosts.append(TaskHost(task, self.worker, Kind.AUTO))
         self.shared = Stepped("shared")
         self.made: list[Stepped] = []

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from kit.neighbours import NobodyHere
+from kit.tasks import context_of, task_of
 from tailrace.clock import SECOND_NS, system_clock
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
 from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.plan import Plan
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.protocol.ledger import LedgerLimits
-from tailrace.core.protocol.messages import Member, Position
+from tailrace.core.protocol.messages import Member
 from tailrace.core.send_order.uplink_budget import UplinkBudget
 from tailrace.core.tasks.base import PlainTask
 from tailrace.policy import SendScheduler, fields, fifo, lbf, round_robin
@@ -27,7 +27,6 @@ from tailrace.runtime.links.frames import FrameReader, decode_bundles
 from tailrace.runtime.links.link import OutLink
 from tailrace.runtime.send_order.send_loop import SendLoop
 from tailrace.sim.faults.topologies import SimSink, SimSource
-from tailrace.testing import ManualClock
 from tailrace.topology import Topology
 
 TARGETS = 2
@@ -128,8 +127,8 @@ class Desk:
         )
 
     def _task(self, number: int) -> PlainTask:
-        context = WorkerContext(self.plan, 0, 1, LedgerLimits(10, 1), ManualClock(1), Random(3))
-        task = assemble(number, Bodies({number: _itself}, {}, {}, {0: Position(0, None)}), context)
+        context = context_of(self.plan, limits=LedgerLimits(10, 1), seed=3)
+        task = task_of(context, number, _itself)
         assert isinstance(task, PlainTask)
         return task
 

@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from random import Random
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from kit.neighbours import NobodyHere
-from tailrace.core.assembly import Bodies, WorkerContext, assemble
+from kit.neighbours import Worker
+from kit.tasks import context_of, plan_of, task_of
 from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.node_groups import NodeGroup
-from tailrace.core.plan.planner import make_plan
-from tailrace.core.protocol.ledger import LedgerLimits
-from tailrace.core.protocol.messages import Member, Position
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.execution.runner import Runner
 from tailrace.runtime.execution.task_host import TaskHost
-from tailrace.runtime.links.channels import Channel, offer_ring, take_ring
+from tailrace.runtime.links.channels import offer_ring, take_ring
 from tailrace.runtime.links.frames import BUNDLES, decode_bundles, encode
-from tailrace.runtime.links.link import OutLink
 from tailrace.runtime.shared_queues.node_queue import NodeQueue
 from tailrace.runtime.shared_queues.pool import Pool
-from tailrace.sim.faults.topologies import SimSink, SimSource, mark
-from tailrace.testing import ManualClock
-from tailrace.topology import Kind, Topology
+from tailrace.sim.faults.topologies import mark
+from tailrace.topology import Kind
 
 TASKS = 3
-
-
-class Alone(NobodyHere):
-    """A worker that no other talks to."""
-
-    worker, epoch = 0, 1
-
-    def member(self, worker: int) -> Member | None:
-        return None
-
-    def counts(self, worker: int, epoch: int) -> bool:
-        return True
-
-    def connect(self, link: OutLink, member: Member, done: Callable[[Channel | None], None]) -> None:
-        raise AssertionError("nobody to connect to")
-
-    def others(self) -> tuple[int, ...]:
-        return ()
-
-    def cancel(self, emissions: Any) -> None: ...
-
-    def renew(self) -> None: ...
-
-    def tell(self, message: Any) -> None: ...
 
 
 def _failed(error: BaseException) -> None:
@@ -66,17 +35,13 @@ class Desk:
     """Tasks with runners of their own, which sleep or do not, and somebody else's end of the node's queue."""
 
     def __init__(self) -> None:
-        topology = Topology("t")
-        source = topology.source("s", SimSource("s", 5), tasks=1)
-        source.map("work", mark("w"), tasks=TASKS).sink("out", SimSink(), tasks=1)
-        plan = make_plan(topology, 1)
-        limits, tail = LedgerLimits(9, 1_000), Tail(shared_queues="node")
-        context = WorkerContext(plan, 0, 1, limits, ManualClock(1), Random(1), tail=tail)
-        near = Alone()
+        plan = plan_of(lambda source: source.map("work", mark("w"), tasks=TASKS))
+        tail = Tail(shared_queues="node")
+        context = context_of(plan, tail=tail)
+        near = Worker()
         self.hosts: list[TaskHost] = []
         for number in range(1, 1 + TASKS):
-            body = plan.operators[1].operator.body
-            task = assemble(number, Bodies({number: body}, {}, {}, {0: Position(0, None)}), context)
+            task = task_of(context, number)
             self.hosts.append(TaskHost(task, near, Kind.BLOCKING))
         self.runners = [Runner(f"work/{number}", _failed) for number in range(TASKS)]
         self.reader = Runner("intake", _failed)
