@@ -63,12 +63,12 @@ def ack_ids_are_lineages() -> Patch:
         ids = original(self, *args)
         for lane, length in zip(self.lanes, before, strict=True):
             for position in range(length, len(lane.bundles)):
-                emission, split, offset, ack, lineages, values = lane.bundles[position]
+                emission, split, offset, ack, lineages, values, origin, attached = lane.bundles[position]
                 if lineages is not None:
                     named = 0
                     for lineage in lineages:
                         named ^= lineage
-                    lane.bundles[position] = (emission, split, offset, named, lineages, values)
+                    lane.bundles[position] = (emission, split, offset, named, lineages, values, origin, attached)
                     ids ^= ack ^ named
         return ids
 
@@ -76,7 +76,7 @@ def ack_ids_are_lineages() -> Patch:
 
 
 def one_register_a_root() -> Patch:
-    """Replays of a root share the register, and the emission number, of its first emission."""
+    """Re-emissions of a root share the register, and the emission number, of its first emission."""
     original = Ledger.emit
 
     def emit(self: Ledger, root: Root, now_ns: int) -> int:

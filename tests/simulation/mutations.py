@@ -167,9 +167,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         first=4700,
     ),
     Mutation("feedback receivers start over", techniques.receiving_halves_kept, f"{STUCK}|passed over|was in vain"),
-    Mutation("messages of an older version are not heard", techniques.old_messages_heard, "what nobody granted"),
+    Mutation("messages of an older version are not heard", techniques.old_messages_heard, "that were not granted"),
     Mutation(
-        "tuples of an older version are not reported", techniques.old_tuples_told, "what nobody granted|what never came"
+        "tuples of an older version are not reported",
+        techniques.old_tuples_told,
+        "that were not granted|that never came",
     ),
     Mutation(
         "messages of a newer version wait for it",
