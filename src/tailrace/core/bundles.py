@@ -35,7 +35,7 @@ LINEAGES: Final = 4
 VALUES: Final = 5
 """The tuples themselves: at least one."""
 ORIGIN: Final = 6
-"""Who sent the bundle, on a load-aware edge: the receiving task reports to that sender. None on all other edges."""
+"""The sender of the bundle on a load-aware edge, to which the receiving task reports. None on all other edges."""
 ATTACHED: Final = 7
 """The feedback attached to each tuple, or None if no tuple has any. Always None where ``ORIGIN`` is."""
 

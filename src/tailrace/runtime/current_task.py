@@ -14,7 +14,7 @@ running = _Running()
 """``running.label`` is ``operator/task`` while this thread runs that task's code, and empty otherwise."""
 
 running_call: ContextVar[str] = ContextVar("running_call", default="")
-"""The same label for coroutines, many of which share a thread."""
+"""The label of the task that a coroutine works for. Many coroutines share a thread, so ``running`` cannot tell."""
 
 
 def current_label() -> str:

@@ -24,7 +24,7 @@ BURSTS = (0, 0, 0, 1, 1, 1, 2, 9)
 """Numbers of tuples that arrive between two turns: one and a half on average, so that queues grow."""
 
 LULLS = (0, 0, 0, 1)
-"""The same during lulls, in which queues become empty."""
+"""Numbers of tuples that arrive between two turns of a lull, in which queues become empty."""
 LULL_TURNS = 100
 
 _IN_ANOTHER_PROCESS = """

@@ -179,7 +179,7 @@ class Ledger:
                     self._finish(registers)
 
     def apply_complete(self, fold: Fold, now_ns: int) -> None:
-        """The same for acks that count for *complete* only."""
+        """Apply acks that count for *complete* only."""
         for emission, ids in fold.items():
             registers = self._live.get(emission)
             if registers is not None:
@@ -189,7 +189,7 @@ class Ledger:
                     self._complete(registers.root, registers.last_ns)
 
     def apply_durable(self, fold: Fold, now_ns: int) -> None:
-        """The same for acks that count for *durable* only."""
+        """Apply acks that count for *durable* only."""
         for emission, ids in fold.items():
             registers = self._live.get(emission)
             if registers is not None:

@@ -19,10 +19,10 @@ QUEUE_BUNDLES = 256
 """Bundles that may wait in front of a task. Beyond that, senders are held back."""
 
 QUEUE_BYTES = 2 << 20
-"""The same limit in bytes, estimated from the size of earlier bundles."""
+"""Bytes that may wait in front of a task, estimated from the size of earlier bundles."""
 
 ROUND_NS = 10 * MILLISECOND_NS
-"""How long a task should take for the bundles of one round, about: as often do senders take turns."""
+"""About how long a task should take for the bundles of one round."""
 
 FIRST_ROUND = 8
 """Bundles in the first round, when it is not known how long they take."""

@@ -174,7 +174,7 @@ class Tap(Generic[TaskT]):
 
 
 def portions(bundles: Iterable[Any], most: int, new_id: Callable[[int], int]) -> list[list[Any]]:
-    """The same bundles in lists of at most ``most`` tuples each. Bundles that do not fit are divided."""
+    """Divide bundles into lists of at most ``most`` tuples each. A bundle that does not fit is divided too."""
     found: list[list[Any]] = []
     room = 0
     for bundle in bundles:

@@ -21,7 +21,7 @@ OUTGOING_TUPLES = 256
 """Tuples that may wait in an outgoing queue: as many as may wait in a lane. Beyond that, the task is held back."""
 
 OUTGOING_BYTES = 1 << 20
-"""The same limit in bytes."""
+"""Bytes that may wait in an outgoing queue."""
 
 
 class Parcel(NamedTuple):

@@ -307,7 +307,7 @@ class PlainTask(Task):
                 return
 
     def _run_drawn(self, tap: Tap[Task], budget_ns: int) -> None:
-        """The same where several tasks draw from one queue, which another may have emptied a moment ago."""
+        """Run bundles of a queue that several tasks draw from. Another task may have emptied it a moment ago."""
         durations = self.wirings[0].durations
         run, acks, owners, clock, cancelled = self.stage.run, self.acks, self._owners, self.clock, self.cancelled
         now_ns = clock()

@@ -26,10 +26,13 @@ class DisjointHalves:
         self._near = tasks // 2
         self._turns = [start, start]  # of each half; they differ between senders, so that these do not move in step
 
-    def choose(self, emission: int, hedge: int) -> int:
-        """The task for a tuple of ``emission``, or of its first or second hedge. ``hedge``: 0, 1 or 2."""
-        block = stable_hash(emission // self._tasks ^ self._salt)
-        near = (emission + block) % self._tasks < self._near
+    def choose(self, number: int, hedge: int) -> int:
+        """The task for a tuple of the emission with this number (``hedge`` 0), or of its first or second hedge (1, 2).
+
+        Any number will do that all three share, and that grows by one from emission to emission.
+        """
+        block = stable_hash(number // self._tasks ^ self._salt)
+        near = (number + block) % self._tasks < self._near
         if hedge % 2:
             near = not near
         turn = self._turns[near]

@@ -66,7 +66,7 @@ def snapshots_of(task: Task, cpu_ns: int, backlog: tuple[int, int], queued_on_no
 
 
 def snapshots_in_call(task: Task, busy_since_ns: int, now_ns: int) -> list[TaskSnapshot]:
-    """The same for a task that is in a long call, by another thread. The time in the call counts as busy."""
+    """The counters of a unit whose task is in a long call, by another thread. The time in the call counts as busy."""
     counters = task.counters
     counters[0].queued, counters[0].at_ns = len(task.queue), now_ns
     leader, *fused = (one.snapshot() for one in counters)

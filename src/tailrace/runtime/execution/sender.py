@@ -46,7 +46,7 @@ LANE_BUNDLES = 256
 """Bundles that may wait to leave a task on one lane. Beyond, the task is held back."""
 
 LANE_BYTES = 1 << 20
-"""The same in bytes, estimated from the bundles before."""
+"""Bytes that may wait on one lane, estimated from earlier bundles."""
 
 FIRST_GUESS = 64 << 10
 """Bytes in a bundle while none has been seen. Too high costs a slow first millisecond; too low costs memory."""

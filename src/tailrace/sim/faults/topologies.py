@@ -178,7 +178,7 @@ def _drawn(topology: Topology, roots: int) -> None:
 
 
 def _drawn_by_load(topology: Topology, roots: int) -> None:
-    """The same behind load-aware edges: another task than the chosen one may run a tuple."""
+    """Shared queues behind load-aware edges: another task than the chosen one may run a tuple."""
     stream = topology.source("s", SimSource("s", roots), tasks=2)
     stream = stream.flat_map("f", several("f"), tasks=4, grouping=pull())
     stream = stream.map("w", mark("w"), tasks=4, grouping=least_work(key))

@@ -96,7 +96,7 @@ class StoreWriter:
 
 
 class DriverWriter:
-    """The same for a sink on the driver. ``counts`` says whether the driver still accepts this process."""
+    """The writer of a sink whose rows go to the driver. ``counts``: whether the driver still accepts this process."""
 
     full = False
     commit_every_ns = 0
