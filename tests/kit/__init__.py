@@ -8,5 +8,6 @@
 - ``data_sources``: PySpark data sources that count and remember.
 - ``reference``: the tables of ``docs/reference/``, made from the code.
 - ``examples``: examples in docstrings, run.
+- ``pages``: the documents, and the code in them.
 - ``staged``: hedging rules and an auditor for the simulator.
 """

@@ -9,30 +9,12 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAGES = [
-    *sorted(ROOT.glob("*.md")),
-    *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "research").rglob("*.md")),
-]
-BLOCK = re.compile(
-    r"^```python spark\n(?P<code>.*?)^```\n(?:\s*^```text\n(?P<output>.*?)^```$)?", re.MULTILINE | re.DOTALL
-)
+from kit.pages import PAGES, blocks
+
 FENCE = re.compile(r"^```(python.*)$", re.MULTILINE)
 
 
-def blocks() -> list[tuple[str, str, str | None]]:
-    """(place, code, expected output) of every block that needs Spark."""
-    found = []
-    for page in PAGES:
-        text = page.read_text("utf-8")
-        for match in BLOCK.finditer(text):
-            line = text.count("\n", 0, match.start()) + 1
-            found.append((f"{page.relative_to(ROOT)}:{line}", match["code"], match["output"]))
-    return found
-
-
-BLOCKS = blocks()
+BLOCKS = blocks("python spark")
 
 
 def test_there_is_something_to_run() -> None:

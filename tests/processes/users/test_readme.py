@@ -9,30 +9,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-PAGES = [
-    *sorted(ROOT.glob("*.md")),
-    *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "research").rglob("*.md")),
-]
-BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\s*^```text\n(?P<output>.*?)^```$)?", re.MULTILINE | re.DOTALL)
+from kit.pages import PAGES, ROOT, blocks
+
 LINK = re.compile(r"\]\((?!https?:)(?P<target>[^)#]*)(?:#(?P<anchor>[^)]*))?\)")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
-def blocks() -> list[tuple[str, str, str | None]]:
-    """(place, code, expected output) of every python block."""
-    found = []
-    for page in PAGES:
-        text = page.read_text("utf-8")
-        for match in BLOCK.finditer(text):
-            line = text.count("\n", 0, match.start()) + 1
-            found.append((f"{page.relative_to(ROOT)}:{line}", match["code"], match["output"]))
-    return found
-
-
-BLOCKS = blocks()
+BLOCKS = blocks("python")
 
 
 def test_there_is_something_to_run() -> None:

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from kit.pages import PAGES, ROOT
+
 BASES = (ROOT, ROOT / "src", ROOT / "src" / "tailrace")
-PAGES = [
-    *sorted({*ROOT.glob("*.md")} - {ROOT / "CHANGELOG.md"}),  # which speaks of the past too
-    *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "research").rglob("*.md")),
-]
+PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which speaks of the past too
 QUOTED = re.compile(r"`(?P<path>(?:[\w.-]+/)+[\w.-]+\.(?:py|h|c)|(?:[\w.-]+/){2,})`")
 """A file with a folder before it, or a folder in a folder, in backquotes. Placeholders such as <name> are left out."""
 
@@ -23,7 +20,7 @@ def missing(text: str) -> list[str]:
     return [path for path in paths if not any((base / path).exists() for base in BASES)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+@pytest.mark.parametrize("page", PRESENT, ids=[str(page.relative_to(ROOT)) for page in PRESENT])
 def test_paths_are_there(page: Path) -> None:
     assert not missing(page.read_text("utf-8")), f"{page.name} names what is not there; was it moved?"
 
