@@ -56,7 +56,7 @@ STAGED = replace(
     stalls=Stalls(0.05, 20),
 )
 
-# Only these: `sys.path` of a test run holds whatever folders earlier tests have put there.
+# Only these: `sys.path` of a test run holds the folders of all tests.
 FOLDERS = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
 DIGESTS = """
 from test_simulate import digests
