@@ -4,6 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tailrace.calls import CallErrorAction, Calls, RetryAfter, limit
 from tailrace.connector import Sink, Source
 from tailrace.dashboard import watch
 from tailrace.errors import (
@@ -79,6 +80,8 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "CallErrorAction",
+    "Calls",
     "Context",
     "DeadLetter",
     "ErrorAction",
@@ -89,6 +92,7 @@ __all__ = [
     "OptionError",
     "Processor",
     "QueueScope",
+    "RetryAfter",
     "Run",
     "RunOptions",
     "SendScheduler",
@@ -121,6 +125,7 @@ __all__ = [
     "lbf",
     "lbf_work",
     "least_work",
+    "limit",
     "local",
     "local_session",
     "osg",

@@ -20,7 +20,7 @@ SOURCE = CLONE / "src" / PACKAGE
 ROOT = "__init__"  # tailrace/__init__.py, as a layer of its own
 
 BASE = {"errors", "clock", "connector", "signals", "version"}
-BELOW_RUNTIME = BASE | {"metrics", "policy", "topology", "core"}
+BELOW_RUNTIME = BASE | {"metrics", "policy", "calls", "topology", "core"}
 BELOW_SPARK = BELOW_RUNTIME | {"ring", "runtime"}
 BELOW_DEMO = BELOW_SPARK | {"sim", "dashboard", "testing", "spark", "launch", "chart", ROOT}
 
@@ -35,8 +35,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": {"clock"},
     "ring": {"errors", "clock"},
     "policy": BASE,
-    "topology": BASE | {"policy"},
-    "core": BASE | {"policy", "topology", "metrics"},
+    "calls": BASE | {"policy"},
+    "topology": BASE | {"policy", "calls"},
+    "core": BASE | {"policy", "calls", "topology", "metrics"},
     "sim": BELOW_RUNTIME | {"chart"},
     "runtime": BELOW_RUNTIME | {"ring"},
     "dashboard": {"metrics", "errors", "clock", "signals"},
@@ -85,16 +86,17 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "current_task": set(),
         "options": set(),
         "links": set(),
+        "calls": {"current_task", "links"},
         "resource_needs": {"links"},
         "connectors": {"current_task"},
         "execution": {"connectors.fingerprint", "current_task", "links"},
         "shared_queues": {"execution", "links"},
         "send_order": {"execution", "links"},
         "worker": {
-            *("connectors", "current_task", "execution", "links", "options"),
+            *("calls", "connectors", "current_task", "execution", "links", "options"),
             *("resource_needs", "send_order", "shared_queues"),
         },
-        "driver": {"connectors.commits", "links", "options", "worker.interpreter", "worker.recorder"},
+        "driver": {"calls", "connectors.commits", "links", "options", "worker.interpreter", "worker.recorder"},
         "__main__": {"links", "worker"},
     },
     "sim": {
@@ -110,9 +112,10 @@ MOST_MODULES = 15  # in one folder, without __init__.py
 # exceptions inside what the table allows
 NEVER: dict[str, set[str]] = {ROOT: {"sim.faults"}}
 
-PURE = {"policy", "core"}
+PURE = {"policy", "calls", "core"}
 IMPURE = {"asyncio", "concurrent", "logging", "multiprocessing", "os"}
 IMPURE |= {"selectors", "socket", "subprocess", "threading", "time"}
+NAMES_OF_PATHS = {"os.PathLike", "os.fspath"}  # they touch no file
 PYSPARK_LAYER = "spark"
 
 
@@ -164,7 +167,7 @@ def broken_rule(layer: str, imported: Import, layers: set[str]) -> str | None:
         return f"nothing of the engine imports {LABORATORY}: it plugs in by entry points"
     elif top == "pyspark" and layer != PYSPARK_LAYER:
         return f"only {PYSPARK_LAYER} may import pyspark"
-    elif layer in PURE and top in IMPURE:
+    elif layer in PURE and top in IMPURE and imported.dotted not in NAMES_OF_PATHS:
         return f"{layer} is pure: no {top}; is `now_ns` or a command to the runtime what it needs?"
     elif layer in PURE and top == "random" and imported.name != "Random":
         return f"{layer} is pure: `from random import Random` for the type only, and be handed a seeded one"
