@@ -1,6 +1,6 @@
 """Adaptive timeout: hedge the slowest roots, as many as the budget pays for.
 
-Decides, once a second, from what age on a root is late: from the latencies of completed roots and from what the budget
+Decides, once a period, from what age on a root is late: from the latencies of completed roots and from what the budget
 can pay for. Law: that of ``Hedger``.
 
 Du and Gupta (2016) take p90, p95 or p99.9 of the last second as the timeout, depending on how long the tail is compared
@@ -30,6 +30,8 @@ from tailrace.policy.hedging.latencies import UNSEEN, Latencies
 from tailrace.policy.hedging.timeouts import TimedHedger
 
 PERIOD_NS = SECOND_NS
+"""Of sources. The hedger of calls has shorter ones."""
+
 MEDIAN, MOST = 0.5, 0.9
 LATE = 2
 """Multiple of the median. The paper uses the same factor to tell a long tail from a short one."""
@@ -49,34 +51,39 @@ def algorithm_1(p90: float, p95: float, p99: float, p999: float) -> float:
     return p999
 
 
-class _AdaptiveHedger(TimedHedger):
-    def __init__(self, limits: Limits) -> None:
+class AdaptiveHedger(TimedHedger):
+    """The hedger of ``AdaptiveTimeout``. A period may last longer than ``period_ns``, until it has enough samples."""
+
+    def __init__(self, limits: Limits, period_ns: int = PERIOD_NS, fewest: int = 0) -> None:
         super().__init__(UNSEEN, limits)
+        self._period_ns = period_ns
+        self._fewest = fewest  # samples of a period
         self._budgeted = limits.share is not None
-        self._latencies = Latencies()
+        self.latencies = Latencies()
         self._ends_ns: int | None = None  # end of the current period
 
     def took(self, latency_ns: int, hedge: bool) -> None:
-        self._latencies.add(latency_ns, censored=hedge)
+        self.latencies.add(latency_ns, censored=hedge)
 
     def due(self, now_ns: int) -> Sequence[int]:
         if self._ends_ns is None:
-            self._ends_ns = now_ns + PERIOD_NS
-        if now_ns >= self._ends_ns:
-            self._ends_ns = now_ns + PERIOD_NS
+            self._ends_ns = now_ns + self._period_ns
+        if now_ns >= self._ends_ns and self.latencies.in_period >= self._fewest:
+            self._ends_ns = now_ns + self._period_ns
             self._adjust()
         return super().due(now_ns)
 
     def _adjust(self) -> None:
-        timeout_ns = self._payable() if self._budgeted else algorithm_1(*self._latencies.end_period(SHARES))
+        timeout_ns = self.payable_ns() if self._budgeted else algorithm_1(*self.latencies.end_period(SHARES))
         if timeout_ns != UNSEEN:
             self.timeout_ns = timeout_ns
 
-    def _payable(self) -> float:
+    def payable_ns(self) -> float:
+        """The timeout with a budget, at the end of a period. ``UNSEEN``: not known; it stays as it was."""
         times = LEFT_OVER if self.budget.left_over() else 1
         payable = max(MEDIAN, 1 - times * self.budget.payable())
         shares = sorted({MEDIAN, MOST, payable})
-        found = dict(zip(shares, self._latencies.end_period(shares), strict=True))
+        found = dict(zip(shares, self.latencies.end_period(shares), strict=True))
         return max(found[payable], min(found[MOST], LATE * found[MEDIAN]))
 
     def next_ns(self) -> float:
@@ -98,8 +105,8 @@ class AdaptiveTimeout:
     def budget(self) -> float | None:
         return self.limits.share
 
-    def bind(self, rng: Random) -> _AdaptiveHedger:
-        return _AdaptiveHedger(self.limits)
+    def bind(self, rng: Random) -> AdaptiveHedger:
+        return AdaptiveHedger(self.limits)
 
 
 def adaptive_timeout(*, budget: float | None = 0.05, gate: float | None = 0.98) -> AdaptiveTimeout:

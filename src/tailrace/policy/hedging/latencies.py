@@ -34,6 +34,11 @@ class Latencies:
     def add(self, latency_ns: int, censored: bool) -> None:
         self._periods[-1].append((latency_ns, censored))
 
+    @property
+    def in_period(self) -> int:
+        """Samples since the last end of a period."""
+        return len(self._periods[-1])
+
     def end_period(self, shares: Sequence[float]) -> list[float]:
         """The quantiles at ``shares``, which must ascend; ``UNSEEN`` where no uncensored sample was that slow."""
         periods = self._periods

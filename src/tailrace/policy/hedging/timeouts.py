@@ -40,11 +40,14 @@ class Pending:
         """The oldest last emission among roots with ``hedges`` hedges; ``UNSEEN`` if there are none."""
         return next(iter(self._waiting[hedges].values()), UNSEEN)
 
+    def oldest(self, hedges: int) -> int:
+        """The root that has waited longest among those with ``hedges`` hedges. There must be one."""
+        return next(iter(self._waiting[hedges]))
+
     def hedge(self, hedges: int, now_ns: int) -> int:
         """Give one more hedge to the root that has waited longest among those with ``hedges``. Returns the root."""
-        waiting = self._waiting[hedges]
-        root = next(iter(waiting))
-        self._emitted.setdefault(root, waiting.pop(root))
+        root = self.oldest(hedges)
+        self._emitted.setdefault(root, self._waiting[hedges].pop(root))
         self._waiting[hedges + 1][root] = now_ns
         return root
 
@@ -85,12 +88,18 @@ class TimedHedger:
         self.budget.observed(load, now_ns)
 
     def due(self, now_ns: int) -> Sequence[int]:
-        due = []
+        due: list[int] = []
         for hedges in self._again():
             while now_ns - self.pending.since_ns(hedges) > self.timeout_ns and self.budget.affords():
+                if not self.admits(self.pending.oldest(hedges)):
+                    return due
                 self.budget.spend()
                 due.append(self.pending.hedge(hedges, now_ns))
         return due
+
+    def admits(self, root: int) -> bool:
+        """Whether a hedge of this root can be made now; if not, no other is tried until later. For subclasses."""
+        return True
 
     def _again(self) -> range:
         """The numbers of hedges that a root may have and still get one more."""
