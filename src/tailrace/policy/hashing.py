@@ -93,26 +93,26 @@ def _since_midnight(key: datetime | time) -> int:
     return ((key.hour * 60 + key.minute) * 60 + key.second) * 1_000_000 + key.microsecond
 
 
-def _hash_datetime(key: datetime) -> int:
-    if key != key:  # pandas.NaT is a datetime
-        return _NOT_A_NUMBER
-    local = key.toordinal() * 86_400_000_000 + _since_midnight(key)
-    offset = key.replace(fold=0).utcoffset()  # comparisons ignore the fold, so the hash must too
-    return _integer(b"naive", local) if offset is None else _integer(b"aware", local - _microseconds(offset))
+def moment(key: date | time | timedelta) -> tuple[bytes, int]:
+    """What a date, a time or a span is equal by: a tag for what it is, and microseconds or days.
 
-
-def _hash_time(key: time) -> int:
-    offset = key.replace(fold=0).utcoffset()
+    Equal values give equal pairs: aware times of one instant do in whatever zone they are written.
+    """
+    if isinstance(key, timedelta):
+        return b"timedelta", _microseconds(key)
+    if not isinstance(key, datetime | time):
+        return b"date", key.toordinal()
     local = _since_midnight(key)
-    return _integer(b"time", local) if offset is None else _integer(b"aware time", local - _microseconds(offset))
+    naive, aware = b"time", b"aware time"
+    if isinstance(key, datetime):
+        local += key.toordinal() * 86_400_000_000
+        naive, aware = b"naive", b"aware"
+    offset = key.replace(fold=0).utcoffset()  # comparisons ignore the fold, so the hash must too
+    return (naive, local) if offset is None else (aware, local - _microseconds(offset))
 
 
-def _hash_date(key: date) -> int:
-    return _integer(b"date", key.toordinal())
-
-
-def _hash_timedelta(key: timedelta) -> int:
-    return _integer(b"timedelta", _microseconds(key))
+def _hash_moment(key: date | time | timedelta) -> int:
+    return _NOT_A_NUMBER if key != key else _integer(*moment(key))  # pandas.NaT is a datetime
 
 
 def _hash_uuid(key: UUID) -> int:
@@ -135,7 +135,7 @@ _BY_TYPE: dict[type, Callable[[Any], int]] = {
     type(None): _hash_none,
 }
 
-# In order: an IntEnum equals its number and a StrEnum its text, so these come before Enum; a datetime is a date.
+# In order: an IntEnum equals its number and a StrEnum its text, so these come before Enum.
 _BY_BASE: tuple[tuple[type, Callable[[Any], int]], ...] = (
     (str, _hash_str),
     (bytes, _hash_bytes),
@@ -143,10 +143,9 @@ _BY_BASE: tuple[tuple[type, Callable[[Any], int]], ...] = (
     (frozenset, _hash_frozenset),
     (Decimal, _hash_decimal),
     (Number, _hash_number),
-    (datetime, _hash_datetime),
-    (date, _hash_date),
-    (time, _hash_time),
-    (timedelta, _hash_timedelta),
+    (date, _hash_moment),
+    (time, _hash_moment),
+    (timedelta, _hash_moment),
     (UUID, _hash_uuid),
     (Enum, _hash_enum),
 )
