@@ -24,11 +24,12 @@ QUEUE_BYTES = 2 << 20
 ROUND_NS = 10 * MILLISECOND_NS
 """About how long a task should take for the bundles of one round."""
 
-FIRST_ROUND = 8
+FIRST_ROUND = 2
 """Bundles in the first round, when it is not known how long they take."""
 
 FIRST_QUEUE = FIRST_ROUND
-"""Bundles that a queue takes before its task has run any: the first sender to connect must not fill it alone."""
+"""Bundles that a queue takes before its task has run any: the first sender to connect must not fill it alone. With 8,
+a sender in the task's own worker got a fifth more than another in the first two seconds at 400 calls a second."""
 
 LARGEST_ROUND = 4
 """The largest round, in full queues. Fast tasks need it: with one queue a round, wake-ups cost 15% more CPU in bulk."""
@@ -60,13 +61,15 @@ class Rounds:
     def room(self, sender: Hashable) -> int:
         """How many bundles a sender may put in now. 0: it is held back until the next round."""
         queued, limit = self._queued(), self._limit()
+        room = ANY
         if self._grown < limit:
             if not queued:
                 self._grown *= 2  # the task has run all that came
             limit = min(limit, self._grown)
+            room = limit - queued
         full = queued >= limit
         if not (self.behind or full):
-            return ANY
+            return room
         self.behind = True
         left = self._left.get(sender)
         if left is None and not full:

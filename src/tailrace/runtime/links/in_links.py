@@ -106,11 +106,12 @@ class BundleLinks(InLinks):
 
     def _on_frame(self, link: InLink, kind: int, payload: memoryview) -> None:
         bundles = self._read(kind, payload)
-        if not (link.unadmitted or self._rounds.behind) and self._rounds.room(link):
-            self._receive(bundles)
-        else:
+        rounds = self._rounds
+        if link.unadmitted or rounds.behind or rounds.room(link) < len(bundles):
             link.unadmitted += bundles
             self._admit(link)
+        else:
+            self._receive(bundles)
 
     def admit(self) -> bool:
         """A round has begun: admit what paused links have left. True if a link was resumed."""

@@ -10,6 +10,7 @@ from kit.neighbours import Worker
 from kit.tasks import context_of, plan_of, task_of
 from tailrace.core.bundles import new_bundle
 from tailrace.core.plan.node_groups import NodeGroup
+from tailrace.core.queues.rounds import ANY, QUEUE_BUNDLES
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.execution.runner import Runner
 from tailrace.runtime.execution.task_host import TaskHost
@@ -132,10 +133,12 @@ def test_nobody_overtakes_what_waits_in_the_node_s_queue(desk: Desk) -> None:
 
 def test_what_does_not_fit_stays_and_holds_senders_back_when_it_is_too_much(desk: Desk) -> None:
     desk.asleep()
+    while desk.pool.rounds.room("a link") != ANY:
+        assert not desk.here, "an empty queue grows"
     desk.come(*[1] * 9, bytes_each=200_000)
     assert len(desk.here) == 4, "five fill the ring"
     assert desk.pool.rounds.room("a link") and not desk.pool.rounds.behind
-    desk.come(*[1] * 60, bytes_each=200_000)
+    desk.come(*[1] * TASKS * QUEUE_BUNDLES, bytes_each=200_000)
     assert not desk.pool.rounds.room("a link")
     assert desk.there == [1] * 5
 
