@@ -13,6 +13,7 @@ from tailrace.ring import layout
 from tailrace.ring.pair import PairRing
 from tailrace.ring.shared import SharedRing, split_batch
 from tailrace.ring.statistics import RingStatistics
+from tailrace.testing.processes import wait_until
 
 CAPACITY = 1 << 16
 Ring = PairRing | SharedRing
@@ -280,10 +281,10 @@ def test_statistics(ring: Ring, other: Ring) -> None:
     ring.put(bytes(50), 0)
     assert ring.statistics() == RingStatistics(2, 150, 0, 0, 0, high_water=208, held=208)
     other.get_many(2, 0)
-    other.get(0.01)
+    wait_until(lambda: other.get(0.01) or other.statistics().consumer_sleeps)  # a look for the dead may take as long
     found = other.statistics()
     assert (found.records, found.held, found.high_water, found.consumer_sleeps) == (2, 0, 208, 1)
     fill(ring)
-    ring.put(bytes(1000), 0.01)
+    wait_until(lambda: ring.put(bytes(1000), 0.01) or ring.statistics().producer_waits)
     assert ring.statistics().producer_waits == 1
     assert ring.statistics().high_water > CAPACITY - 2000

@@ -12,6 +12,7 @@ from kit.neighbours import Stepped, Worker
 from kit.tasks import context_of, plan_of, task_of
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.bundles import new_bundle
+from tailrace.runtime.execution import task_host
 from tailrace.runtime.execution.sender import Sender
 from tailrace.runtime.execution.task_host import SLICE_NS, STRAIGHT_ON, TaskHost
 from tailrace.topology import Kind
@@ -33,6 +34,12 @@ class Desk:
         self.host.task.receive([new_bundle(n, 0, n, n, [n], [n]) for n in range(1, tuples + 1)])
 
 
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may stretch the calls of a turn beyond the time that a turn may take."""
+    monkeypatch.setattr(task_host, "STRAIGHT_ON_NS", 60 * SECOND_NS)
+
+
 def test_long_calls_follow_each_other_in_one_turn() -> None:
     called: list[int] = []
     desk = Desk(lambda value: called.append(value) or time.sleep(LONG_S))
@@ -41,6 +48,16 @@ def test_long_calls_follow_each_other_in_one_turn() -> None:
     assert called == list(range(1, STRAIGHT_ON + 1)), "in order, and no more before links are read"
     desk.runner.step(1)
     assert len(called) == STRAIGHT_ON + 3
+
+
+def test_not_for_longer_than_links_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_host, "STRAIGHT_ON_NS", SLICE_NS)
+    called: list[int] = []
+    desk = Desk(lambda value: called.append(value) or time.sleep(LONG_S))
+    desk.put(3)
+    for turn in (1, 2, 3):
+        desk.runner.step(1)
+        assert len(called) == turn
 
 
 def test_on_a_shared_runner_others_have_their_turn() -> None:
