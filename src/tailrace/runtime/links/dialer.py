@@ -128,12 +128,13 @@ class Dialer:
     def _try_again(self, member: Member, worker: int, since_s: float, error: Exception) -> None:
         """Dial until one link has got through, or no link wants this member any more. The others follow."""
         wait_s, say_at_s = RETRY_S, since_s + SAY_AFTER_S
-        while not self._closed.is_set():
+        while True:
             now_s = time.monotonic()
             if now_s >= say_at_s:
                 say_at_s = now_s + SAY_AGAIN_S
                 self._say_unreachable(worker, _unreached(member, now_s - since_s, error))
-            self._closed.wait(wait_s)
+            if self._closed.wait(wait_s):
+                return
             wait_s = min(2 * wait_s, LONGEST_RETRY_S)
             request = self._next_request(member)
             if request is None:

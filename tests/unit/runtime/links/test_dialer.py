@@ -58,6 +58,11 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     desk = Desk(monkeypatch)
     yield desk
     desk.dialer.close()
+    wait_until(lambda: not threads_named("reach", "dial"), 10, "it to stop, as the next test takes the place of dial()")
+
+
+def threads_named(*beginnings: str) -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name.startswith(beginnings)]
 
 
 def test_who_can_be_reached_is_reached(desk: Desk) -> None:
@@ -90,13 +95,23 @@ def test_one_tries_for_all_and_all_follow(desk: Desk) -> None:
     assert all(desk.made.values())
 
 
+def test_a_dialer_that_is_closed_tries_no_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialer, "RETRY_S", 60.0)
+    desk.network.up = False
+    desk.want(0)
+    wait_until(lambda: desk.said, 10)
+    desk.dialer.close()
+    wait_until(lambda: not threads_named("reach"), 10)
+    assert len(desk.network.tries) == 1
+
+
 def test_nobody_tries_for_links_that_have_another_peer_now(desk: Desk) -> None:
     desk.network.up = False
     link = desk.want(0)
     wait_until(lambda: desk.said, 10)
     link.forget()
     wait_until(lambda: desk.made == {0: None}, 10, "it to be given up")
-    wait_until(lambda: not [one for one in threading.enumerate() if one.name == "reach 1"], 10)
+    wait_until(lambda: not threads_named("reach"), 10)
     assert not desk.dialer._unreached
 
 
