@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,6 +13,9 @@ TERMINATED = 128 + signal.SIGTERM
 """The exit code of a process that was ended by SIGTERM, as shells report it."""
 
 INTERRUPTED = 128 + signal.SIGINT
+
+NOTICED_S = 0.25
+"""How late a signal may be noticed that came just before the main thread fell asleep."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -40,6 +44,21 @@ def terminable() -> Iterator[None]:
         raise SystemExit(TERMINATED) from None
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def wait_for(event: threading.Event, timeout_s: float | None) -> bool:
+    """``event.wait(timeout_s)``, in which no signal stays unnoticed.
+
+    Python calls the handler of a signal when the main thread next runs Python code. A signal that comes after the
+    thread has last looked for one, and before it sleeps, does not wake it: ``event.wait()`` could last for ever.
+    """
+    deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        left_s = NOTICED_S if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+        if event.wait(min(left_s, NOTICED_S)):
+            return True
+        if left_s <= NOTICED_S and deadline_s is not None:
+            return False
 
 
 def _raise(number: int, frame: FrameType | None) -> None:

@@ -26,7 +26,7 @@ from tailrace.runtime.driver.server import CoordinatorServer, Place
 from tailrace.runtime.driver.unfinished_work import describe_unfinished
 from tailrace.runtime.options import RunSettings
 from tailrace.runtime.worker.recorder import check_folder
-from tailrace.signals import terminable
+from tailrace.signals import terminable, wait_for
 from tailrace.topology import Role, Run, Topology
 
 logger = logging.getLogger("tailrace")
@@ -102,7 +102,7 @@ class HostedRun(Run):
         timeout = _checked(timeout)
         with terminable():
             try:
-                ended = self._ended.wait(timeout)
+                ended = wait_for(self._ended, timeout)
             except KeyboardInterrupt:
                 logger.warning("draining: run=%s: what was read still arrives; Ctrl-C again gives up", self.name)
                 self.stop()
@@ -114,9 +114,9 @@ class HostedRun(Run):
     def stop(self, timeout: float | None = None) -> None:
         timeout = _checked(timeout)
         begun = self._server.phase is not Phase.STARTING
-        self._server.drain()
         try:
-            drained = self._ended.wait(timeout)
+            self._server.drain()
+            drained = wait_for(self._ended, timeout)
         except KeyboardInterrupt:
             self._give_up("interrupted=True")
             raise
@@ -132,7 +132,7 @@ class HostedRun(Run):
     def _give_up(self, why: str) -> None:
         error = TailraceError(f"stopped before all was drained: {why}")
         self._server.fail(error)
-        self._ended.wait()
+        wait_for(self._ended, None)
         if self._server.error is error:  # else it ended by itself in the meantime
             self._mark_error_seen()
             last = self.lastProgress
@@ -166,7 +166,7 @@ class HostedRun(Run):
 
     def processAllAvailable(self, timeout: float | None = None) -> None:
         timeout = _checked(timeout)
-        if not self._server.running.wait(timeout):
+        if not wait_for(self._server.running, timeout):
             raise TimeoutError(f"not all workers are up: run={self.name} timeout={timeout}")
         deadline = None if timeout is None else time.monotonic() + timeout
         passed = self._server.raise_barrier()
@@ -194,7 +194,7 @@ class HostedRun(Run):
             return changed
 
     def awaitRunning(self, timeout: float | None = None) -> bool:
-        return self._server.running.wait(_checked(timeout))
+        return wait_for(self._server.running, _checked(timeout))
 
     def workerPids(self) -> dict[int, int]:
         return self._server.pids()
