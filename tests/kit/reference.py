@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 import tailrace as tr
+from tailrace.calls.options import DEFAULT_CONCURRENCY
 from tailrace.runtime.options import RunSettings
-from tailrace.topology.stream import DEFAULT_CONCURRENCY, DEFAULT_MAX_SIZE, DEFAULT_MAX_WAIT_MS
+from tailrace.topology.stream import DEFAULT_MAX_SIZE, DEFAULT_MAX_WAIT_MS
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
 TABLE = re.compile(r"(?P<begin><!-- table: (?P<name>[\w ]+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 
 OF_OPERATORS = {"tasks": 1, "grouping": tr.shuffle(), "kind": "auto", "stateful": False, "mergeable": False}
-OF_OPERATORS |= {"idempotent": True, "on_error": "fail", "concurrency": DEFAULT_CONCURRENCY}
+OF_OPERATORS |= {"idempotent": True, "on_error": "fail", "concurrency": DEFAULT_CONCURRENCY, "calls": None}
 
 
 def described(options: type) -> dict[str, tuple[str, str]]:

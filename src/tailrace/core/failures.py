@@ -53,10 +53,18 @@ def dead_letter(operator: str, task: int, value: Any, error: BaseException) -> D
     return {
         "operator": operator,
         "task": task,
-        "error": traceback.format_exception_only(error)[-1].strip(),
+        "error": _in_one_line(error),
         "value": _as_json(value),
         "traceback": traceback_of(error),
     }
+
+
+def _in_one_line(error: BaseException) -> str:
+    """Type and message, and its notes in brackets, such as how many attempts were made."""
+    shown = traceback.TracebackException.from_exception(error, limit=0)
+    notes, shown.__notes__ = shown.__notes__, None
+    *_, line = shown.format_exception_only()
+    return f"{line.strip()} ({'; '.join(map(str, notes))})" if notes else line.strip()
 
 
 def _as_json(value: Any) -> Any:

@@ -86,6 +86,11 @@ def troubles(progress: dict[str, Any]) -> list[str]:
         "deadLetters": "dead letters",
     }
     words = [f"{name} {text.count(progress[key])}" for key, name in names.items() if progress[key]]
+    words += [
+        f"threads given up in {operator['name']} {text.count(operator['calls']['givenUpThreads'])}"
+        for operator in progress["operators"]
+        if operator.get("calls") and operator["calls"]["givenUpThreads"]
+    ]
     lost = progress["stateLost"]
     worst = [f"failed: {progress['error']}"] if progress.get("error") else []
     return [*worst, *([f"state lost: {text.listed(lost)}"] if lost else []), *words]

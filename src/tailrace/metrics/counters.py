@@ -75,6 +75,17 @@ class TaskValues:
     unrun_hedges: int = counter("tuples of hedges dropped unrun because the hedge was not first")
     timeout_ns: int = gauge("the age from which a root is late; 0: not known")
     hedges_left: float | None = gauge("hedges that the budget allows now; None: no limit", default=0.0)
+    calls: int = counter("calls that have ended, of an operator with calls=…; the next ones likewise")
+    call_attempts: int = counter("attempts that these calls took, without hedges")
+    call_retries: int = counter("attempts after an error")
+    call_timeouts: int = counter("attempts that took longer than timeout_s")
+    call_refusals: int = counter("attempts that the service refused with RetryAfter")
+    call_hedges: int = counter("calls that were made once more because they were late")
+    call_hedges_won: int = counter("of these, the ones that answered first")
+    calls_failed: int = counter("calls that failed for good")
+    calls_found: int = counter("calls whose result was in the journal")
+    limit_wait_ns: int = counter("time that calls waited for their limit, all together")
+    given_up_threads: int = gauge("threads in a function whose result is no longer wanted")
     at_ns: int = gauge("when all this was so, by the clock of its machine")
 
 

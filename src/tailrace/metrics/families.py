@@ -166,6 +166,17 @@ def _replay(name: str, kind: str, meaning: str, key: str, value: Callable[[Any],
     return Family(PREFIX + name, kind, meaning, RUN.labels), read
 
 
+def _calls(name: str, kind: str, meaning: str, key: str, value: Callable[[Any], float] = _itself) -> Metric:
+    """Of tasks whose operator has ``calls=…``."""
+
+    def read(progress: Progress) -> Iterator[Sample]:
+        for labels, part in TASK.parts(progress):
+            if part.get("calls") is not None:
+                yield Sample(labels, value(part["calls"][key]))
+
+    return Family(PREFIX + name, kind, meaning, TASK.labels), read
+
+
 def _run_info(name: str, meaning: str) -> Metric:
     def read(progress: Progress) -> Iterator[Sample]:
         for labels, run in RUN.parts(progress):
@@ -225,6 +236,17 @@ _METRICS: tuple[Metric, ...] = (
     ),
     _number(TASK, "cpu_seconds_total", COUNTER, "Processor time of the task.", "cpuMs", _seconds),
     _summary(TASK, "execution_seconds", "Time of one call, since the run started.", "executionMs"),
+    _calls("calls_total", COUNTER, "Calls that have ended, of an operator with calls=….", "calls"),
+    _calls("call_attempts_total", COUNTER, "Attempts that these calls took, without hedges.", "attempts"),
+    _calls("call_retries_total", COUNTER, "Attempts after an error.", "retries"),
+    _calls("call_timeouts_total", COUNTER, "Attempts that took longer than timeout_s.", "timeouts"),
+    _calls("call_throttled_total", COUNTER, "Attempts that the service refused with RetryAfter.", "throttled"),
+    _calls("call_hedges_total", COUNTER, "Calls that were made once more because they were late.", "hedges"),
+    _calls("call_hedges_won_total", COUNTER, "Hedges of calls that answered first.", "hedgesWon"),
+    _calls("calls_failed_total", COUNTER, "Calls that failed for good.", "failed"),
+    _calls("calls_found_total", COUNTER, "Calls whose result was in the journal.", "found"),
+    _calls("call_limit_wait_seconds_total", COUNTER, "Time calls waited for their limit.", "limitWaitMs", _seconds),
+    _calls("given_up_threads", GAUGE, "Threads in a function whose result is not wanted any more.", "givenUpThreads"),
     _number(EDGE, "edge_held_tuples", GAUGE, "Tuples that wait for some task to have room.", "held"),
     _number(EDGE, "edge_credits", GAUGE, "Tuples that senders may send at once (pull).", "credits"),
     _number(EDGE, "edge_estimate_seconds", GAUGE, "Mean of what tuples were taken to cost.", "estimateMs", _seconds),

@@ -96,7 +96,8 @@ class ProgressBuilder:
     """Collects the snapshots of all workers and builds progress from them.
 
     ``operators``: ``(name, role, tasks)``. ``scopes``: by operator, whether its tasks share a queue per "worker", per
-    "node", or not (None); it may change. ``edges``: those with load-aware groupings, by index.
+    "node", or not (None); it may change. ``edges``: those with load-aware groupings, by index. ``calling``: operators
+    that have ``calls``.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class ProgressBuilder:
         started_ns: int,
         scopes: Mapping[str, str | None] | None = None,
         edges: Mapping[int, WatchedEdge] | None = None,
+        calling: Iterable[str] = (),
     ) -> None:
         self._run_id = run_id
         self._job_id = job_id
@@ -117,6 +119,7 @@ class ProgressBuilder:
         self._names = frozenset(operator for operator, _, _ in self._operators)
         self.scopes = dict(scopes or {})
         self._edges = dict(edges or {})
+        self._calling = frozenset(calling)
         self._started_ns = started_ns
         self._totals = Totals()
         self._last_ns = started_ns
@@ -253,6 +256,7 @@ class ProgressBuilder:
             "duplicates": group.total("duplicates"),
             "executionMs": distribution_ms(group.histogram("execution")),
             "intervalExecutionMs": distribution_ms(group.interval_histogram("execution")),
+            "calls": _calls(group) if name in self._calling else None,
             "tasks": tasks,
         }
 
@@ -273,7 +277,25 @@ class ProgressBuilder:
             "duplicates": now.duplicates,
             "blockedMs": _ms(now.blocked_ns),
             "cpuMs": _ms(now.cpu_ns),
+            "calls": _calls(self._group([now.key], now_ns)) if now.operator in self._calling else None,
         }
+
+
+def _calls(group: _Group) -> Progress:
+    """The calls of an operator that has ``calls=…``, or of one of its tasks."""
+    return {
+        "calls": group.total("calls"),
+        "attempts": group.total("call_attempts"),
+        "retries": group.total("call_retries"),
+        "timeouts": group.total("call_timeouts"),
+        "throttled": group.total("call_refusals"),
+        "hedges": group.total("call_hedges"),
+        "hedgesWon": group.total("call_hedges_won"),
+        "failed": group.total("calls_failed"),
+        "found": group.total("calls_found"),
+        "limitWaitMs": _ms(group.total("limit_wait_ns")),
+        "givenUpThreads": group.total("given_up_threads"),
+    }
 
 
 def describe(workers: Sequence[WorkerStatus]) -> str:

@@ -1,6 +1,6 @@
 """What is to be computed: operators, the edges between them, and whether they make sense together."""
 
-from tailrace.topology.body import Processor, is_async, is_factory
+from tailrace.topology.body import Processor, is_async, is_async_method, is_factory
 from tailrace.topology.build import Topology, set_launcher
 from tailrace.topology.graph import Edge, Kind, OnError, Operator, Port, Role
 from tailrace.topology.options import ErrorAction, OperatorOptions, RunOptions, SinkOptions, SourceOptions, TaskKind
@@ -26,6 +26,7 @@ __all__ = [
     "TaskKind",
     "Topology",
     "is_async",
+    "is_async_method",
     "is_factory",
     "set_launcher",
     "union",

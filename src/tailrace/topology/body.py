@@ -23,7 +23,8 @@ class Processor(Protocol[In, Out]):
     """A class that can be an operator has this method. Each task gets an instance of its own.
 
     The class may also have ``open(self, context)``, called with a ``Context`` before the first tuple, and
-    ``close(self)``, called at the end.
+    ``close(self)``, called at the end. If ``process`` is ``async def``, or the operator has ``calls``, these may be
+    ``async def`` as well; all of them run in one event loop.
 
     Example:
         >>> class Numbered:
@@ -53,8 +54,13 @@ def is_async(body: Any) -> bool:
     return inspect.iscoroutinefunction(_code_of(body))
 
 
-def check_body(operator: str, role: Role, body: Any) -> None:
-    """Refuse what can be seen to fail at the first tuple."""
+def is_async_method(thing: Any, name: str) -> bool:
+    """Whether a class or object has a method of this name that gives a coroutine."""
+    return inspect.iscoroutinefunction(getattr(thing, name, None))
+
+
+def check_body(operator: str, role: Role, body: Any, with_calls: bool = False) -> None:
+    """Refuse what can be seen to fail at the first tuple. ``with_calls``: the operator has ``calls=…``."""
     if not callable(body):
         _refuse_object(operator, body)
     inner = _unwrap(body)
@@ -64,10 +70,10 @@ def check_body(operator: str, role: Role, body: Any) -> None:
             "did you forget to define process(self, value)?"
         )
     for method in ("open", "close"):
-        if is_factory(body) and inspect.iscoroutinefunction(getattr(inner, method, None)):
+        if is_factory(body) and is_async_method(inner, method) and not (is_async(body) or with_calls):
             raise TopologyError(
-                f"{method} cannot be async: operator={operator} class={inner.__qualname__}: "
-                "could it do its waiting at the first tuple instead?"
+                f"{method} is async and process is not, so there is no event loop to run it in: operator={operator} "
+                f"class={inner.__qualname__}: did you mean async def process, or calls=tr.Calls(…)?"
             )
     code = _code_of(body)
     if inspect.isasyncgenfunction(code):
@@ -80,6 +86,10 @@ def check_body(operator: str, role: Role, body: Any) -> None:
             f"a generator gives no single result: operator={operator} role={role.value}: did you mean flat_map?"
         )
     _check_arguments(operator, role, body)
+    if role is Role.MAP_BATCH and is_async(body):
+        raise TopologyError(
+            f"a function of a batch cannot be async: operator={operator}: could map do it, one tuple a call?"
+        )
 
 
 def _check_arguments(operator: str, role: Role, body: Any) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from tailrace.calls import Calls
 from tailrace.policy.groupings.api import Grouping
 
 
@@ -57,6 +58,7 @@ class Operator:
     idempotent: bool = True
     on_error: OnError = OnError.FAIL
     options: dict[str, Any] = field(default_factory=dict)  # max_size, max_wait_ms, concurrency
+    calls: Calls | None = None  # how its function is called; None: directly
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import Literal, TypedDict
 
+from tailrace.calls import Calls
 from tailrace.policy.groupings.api import Grouping
 from tailrace.policy.techniques import Tail
 
@@ -90,7 +91,11 @@ class OperatorOptions(SinkOptions, total=False):
 
     concurrency: int | None
     """How many calls of an ``async def`` function one task has under way at a time. The default is 64. Other functions
-    take no ``concurrency``."""
+    take no ``concurrency``, except with ``calls``."""
+
+    calls: Calls | None
+    """How the function is called: time limit, retries, hedges, limit, journal. See ``tr.Calls``. Plain functions then
+    run in threads, as many at once as its ``concurrency``. ``map_batch`` takes no ``calls``."""
 
 
 class RunOptions(TypedDict, total=False):

@@ -22,6 +22,7 @@ _DEPTH_LIMIT = 8  # steps from the user's function to the culprit; deeper ones a
 
 _HINTS = {
     "function": "could a class open it in open(context) instead?",
+    "function of calls": "could it do without it?",
     "grouping": "could the key function do without it?",
     "source": "could its open() make it instead?",
     "sink": "could its open() make it instead?",

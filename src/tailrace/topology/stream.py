@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypedDict, Unpack, overload
 
+from tailrace.calls import Calls
+from tailrace.calls.options import DEFAULT_CONCURRENCY
 from tailrace.connector import Sink
 from tailrace.errors import TopologyError, refuse_unknown
 from tailrace.policy.groupings.api import Grouping
 from tailrace.policy.groupings.shuffle import shuffle
 from tailrace.topology import checks
 from tailrace.topology.body import Processor, check_body, is_async
+from tailrace.topology.calling import check_calls, on_error_of
 from tailrace.topology.graph import Kind, OnError, Operator, Port, Role
 from tailrace.topology.options import OperatorOptions, SinkOptions
 from tailrace.topology.shipping import check_shippable
@@ -34,9 +37,6 @@ else:
 
 U = TypeVar("U")
 V = TypeVar("V")
-
-DEFAULT_CONCURRENCY = 64
-"""Calls of an async function that one task has under way: enough to hide 10 ms of waiting at 6,000 tuples/s."""
 
 DEFAULT_MAX_SIZE = 32
 DEFAULT_MAX_WAIT_MS = 5
@@ -76,6 +76,7 @@ class _Declared(NamedTuple):
     idempotent: bool = True
     on_error: str = "fail"
     concurrency: int | None = None
+    calls: Calls | None = None
 
 
 class DeadLetter(TypedDict):
@@ -220,26 +221,6 @@ class Stream(Generic[T]):
     def map_batch(
         self,
         name: str,
-        fn: Callable[[list[T]], Awaitable[Sequence[U]]],
-        max_size: int = ...,
-        max_wait_ms: float = ...,
-        **options: Unpack[OperatorOptions],
-    ) -> Stream[U]: ...
-
-    @overload
-    def map_batch(
-        self,
-        name: str,
-        fn: Callable[[], Processor[list[T], Awaitable[Sequence[U]]]],
-        max_size: int = ...,
-        max_wait_ms: float = ...,
-        **options: Unpack[OperatorOptions],
-    ) -> Stream[U]: ...
-
-    @overload
-    def map_batch(
-        self,
-        name: str,
         fn: Callable[[], Processor[list[T], Sequence[U]]],
         max_size: int = ...,
         max_wait_ms: float = ...,
@@ -328,9 +309,13 @@ class Stream(Generic[T]):
     ) -> Stream[Any]:
         self.topology.check_new(name)
         how = _declared(name, given_options, OperatorOptions)
-        check_body(name, role, fn)
+        check_body(name, role, fn, with_calls=how.calls is not None)
         asynchronous = is_async(fn)
-        if asynchronous or how.concurrency is not None:
+        if how.calls is not None:
+            calls = check_calls(name, role, how.calls, given_options)
+            options["concurrency"] = calls.concurrency
+            how = how._replace(on_error=on_error_of(name, calls, given_options))
+        elif asynchronous or how.concurrency is not None:
             given = DEFAULT_CONCURRENCY if how.concurrency is None else how.concurrency
             options["concurrency"] = checks.check_concurrency(name, given, asynchronous)
         return self._add(name, role, fn, how, options)
@@ -349,6 +334,7 @@ class Stream(Generic[T]):
             idempotent=checks.check_flag(name, "idempotent", how.idempotent),
             on_error=checks.check_choice(name, "on_error", OnError, how.on_error),
             options=options,
+            calls=how.calls,
         )
         check_shippable(name, "sink" if role is Role.SINK else "function", body)
         return self.topology.add(operator, self.outputs, grouping)

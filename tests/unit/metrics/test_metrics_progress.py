@@ -192,9 +192,36 @@ def test_task_entry_has_all_its_numbers() -> None:
         "duplicates": 1,
         "blockedMs": 250.0,
         "cpuMs": 700.0,
+        "calls": None,
     }
     assert operator["busyRatio"] == 0.25  # the other of its two tasks was idle
     assert (operator["skipped"], operator["deadLetters"], operator["duplicates"]) == (3, 2, 1)
+
+
+def test_an_operator_with_calls_has_their_numbers() -> None:
+    operators = [("lines", "source", 1), ("score", "map", 2), ("out", "sink", 1)]
+    progress = ProgressBuilder("run-1", "job-1", "calls", operators, started_ns=STARTED_NS, calling=["score"])
+    for number in range(2):
+        score = task("score", number, calls=100, call_attempts=120, call_retries=15, call_timeouts=7, call_refusals=5)
+        score.call_hedges, score.call_hedges_won, score.calls_failed, score.calls_found = 4, 3, 2, 1
+        score.limit_wait_ns, score.given_up_threads = 1_500 * MILLISECOND_NS, number
+        progress.update(0, 1, [score.snapshot()])
+    lines, found, _ = build(progress, 2)["operators"]
+    assert lines["calls"] is None
+    assert found["calls"] == {
+        "calls": 200,
+        "attempts": 240,
+        "retries": 30,
+        "timeouts": 14,
+        "throttled": 10,
+        "hedges": 8,
+        "hedgesWon": 6,
+        "failed": 4,
+        "found": 2,
+        "limitWaitMs": 3_000.0,
+        "givenUpThreads": 1,
+    }
+    assert [one["calls"]["givenUpThreads"] for one in found["tasks"]] == [0, 1]
 
 
 def test_rates_cover_the_interval_and_counts_the_run() -> None:

@@ -147,7 +147,7 @@ def a_run(name: str = "wordcount", operators: list[tuple[str, str, int]] = OPERA
     """A run of 75 s with a bit of everything; of the second count task nothing was heard yet."""
     source, counter, _ = (operator for operator, _, _ in operators)
     edges = {0: WatchedEdge(source, counter, "least_work")}
-    builder = ProgressBuilder("run-1", "job-1", name, operators, started_ns=0, edges=edges)
+    builder = ProgressBuilder("run-1", "job-1", name, operators, started_ns=0, edges=edges, calling=[counter])
     lines, count, out = (TaskCounters(operator, 0, worker=i % 2) for i, (operator, _, _) in enumerate(operators))
     lines.received = lines.emitted = 1_000
     lines.completed, lines.durable, lines.pending, lines.reemitted = 900, 800, 200, 50
@@ -156,6 +156,7 @@ def a_run(name: str = "wordcount", operators: list[tuple[str, str, int]] = OPERA
     count.received, count.emitted, count.queued, count.skipped, count.dead_letters = 990, 980, 7, 6, 5
     count.busy_ns, count.blocked_ns, count.cpu_ns = SECOND_NS, 250 * MILLISECOND_NS, 700 * MILLISECOND_NS
     count.execution.record_many([MILLISECOND_NS, 3 * MILLISECOND_NS])
+    count.calls, count.call_retries, count.limit_wait_ns = 980, 12, 1_500 * MILLISECOND_NS
     out.duplicates = 4
     lines.hedges, lines.hedges_won, lines.hedges_wasted = 30, 20, 9
     lines.timeout_ns, lines.hedges_left = 12 * MILLISECOND_NS, 3.5

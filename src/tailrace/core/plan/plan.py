@@ -33,7 +33,8 @@ class OperatorPlan:
 
     @property
     def is_async(self) -> bool:
-        return is_async(self.operator.body)
+        """Whether its tasks have several calls under way at once, in an event loop."""
+        return self.operator.calls is not None or is_async(self.operator.body)
 
     @property
     def committing(self) -> bool:

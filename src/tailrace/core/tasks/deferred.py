@@ -20,6 +20,7 @@ from tailrace.core.tasks.observer import CallObserver
 from tailrace.core.tasks.open_bundle import Call, OpenBundle
 from tailrace.core.tasks.stages import Wiring, as_results
 from tailrace.errors import shorten
+from tailrace.metrics.counters import TaskCounters
 from tailrace.topology import OnError, Role
 
 _NO_LISTS = (NoneType, str, bytes, bytearray, dict, set, frozenset)
@@ -113,6 +114,7 @@ class AsyncTask(DeferredTask):
         super().__init__(plan, number, clock)
         self._role = role
         self.function = function
+        self.count_calls: Callable[[TaskCounters], None] | None = None  # for a task whose operator has ``calls``
 
     @property
     def runnable(self) -> bool:
@@ -136,6 +138,11 @@ class AsyncTask(DeferredTask):
     def failed(self, call: Call, error: BaseException) -> None:
         self._ran(call, self.clock() - call.started_ns)
         self._fail(call, error)
+
+    def show(self) -> None:
+        super().show()
+        if self.count_calls is not None:
+            self.count_calls(self.wiring.counters)
 
 
 class BatchTask(DeferredTask):

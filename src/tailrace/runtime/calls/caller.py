@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from random import Random
 from typing import Any
 
 from tailrace.calls import Calls, RetryAfter
 from tailrace.calls.retries import Retries
-from tailrace.clock import system_clock
+from tailrace.clock import SECOND_NS, system_clock
 from tailrace.errors import shorten
 from tailrace.policy.numbers import is_number
 from tailrace.runtime.calls.call_hedging import Attempts, CallHedging
@@ -74,6 +75,8 @@ class Caller:
         self._journal = journal
         self._threads = None if asynchronous else CallThreads(name, calls.concurrency, self.figures)
         self._hedging = CallHedging(self.figures) if calls.hedge else None
+        self._under_way: dict[int, tuple[int, tuple[Any, ...]]] = {}  # attempts: when they began, and with what
+        self._begun = 0  # attempts
         declared = calls.limit if limit is not None else None
         self._cost = None if declared is None else declared.cost
         self._settle = None if declared is None else declared.settle
@@ -171,6 +174,8 @@ class Caller:
     async def _attempt(self, args: tuple[Any, ...], permit: Permit) -> Answer:
         """Make one attempt. All errors are in the answer; only its own cancelling is raised."""
         used: float | None = None
+        number = self._begun = self._begun + 1
+        self._under_way[number] = system_clock(), args
         try:
             answer = await self._timed(args)
             if isinstance(answer[1], RetryAfter):
@@ -184,6 +189,7 @@ class Caller:
                     return None, _NotSettled(error)
             return answer
         finally:
+            del self._under_way[number]
             permit.release(used)
 
     async def _timed(self, args: tuple[Any, ...]) -> Answer:
@@ -223,6 +229,17 @@ class Caller:
             note = f"after {outcome.attempts} attempts"
             if note not in getattr(outcome.error, "__notes__", ()):
                 outcome.error.add_note(note)
+
+    def oldest_attempt(self) -> tuple[int, tuple[Any, ...]] | None:
+        """When the oldest attempt under way began, and its arguments. From any thread.
+
+        With a time limit, attempts within it do not count: they will end.
+        """
+        oldest = min(tuple(self._under_way.values()), key=itemgetter(0), default=None)
+        timeout_s = self._calls.timeout_s
+        if oldest is None or (timeout_s is not None and system_clock() - oldest[0] < timeout_s * SECOND_NS):
+            return None
+        return oldest
 
     async def close(self) -> None:
         """Close the limit and the journal, and end the threads. Calls under way are to be cancelled before."""

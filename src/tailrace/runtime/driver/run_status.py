@@ -56,6 +56,7 @@ class RunStatus:
             started_ns=started_ns,
             scopes=_scopes(plan, tail),
             edges={edge.index: _watched(plan, edge) for edge in plan.edges if edge.feedback},
+            calling=[op.name for op in plan.operators if op.operator.calls is not None],
         )
         self._load = LoadMeter(plan)
         self._lock = threading.Lock()  # of the progress and the load meter

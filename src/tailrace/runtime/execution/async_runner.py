@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 from tailrace.clock import SECOND_NS, system_clock
@@ -16,17 +17,38 @@ from tailrace.core.tasks.open_bundle import Call
 from tailrace.errors import shorten
 from tailrace.runtime.current_task import running_call
 from tailrace.runtime.execution.call_sites import CallSite
+from tailrace.runtime.execution.ports import CallMaker
 from tailrace.runtime.execution.runner import RunnableTask, Runner
 from tailrace.runtime.execution.task_host import TaskHost
+from tailrace.runtime.execution.task_loop import TaskLoop
 
 
 class AsyncRunner(Runner):
-    """Runs one AsyncTask."""
+    """Runs one AsyncTask.
+
+    Args:
+        name: of its thread.
+        on_error: is called with what ended it.
+        host: of the task.
+        task: what it runs.
+        concurrency: calls under way at once.
+        loop: the event loop that the task was opened in, if it was. It is left open.
+        maker: makes the calls; without it they are made directly.
+    """
 
     def __init__(
-        self, name: str, on_error: Callable[[BaseException], None], host: TaskHost, task: AsyncTask, concurrency: int
+        self,
+        name: str,
+        on_error: Callable[[BaseException], None],
+        host: TaskHost,
+        task: AsyncTask,
+        concurrency: int,
+        loop: TaskLoop | None = None,
+        maker: CallMaker | None = None,
     ) -> None:
         super().__init__(name, on_error)
+        self._task_loop = loop
+        self._maker = maker
         self._task = task
         self._host = host
         self._concurrency = concurrency
@@ -37,7 +59,10 @@ class AsyncRunner(Runner):
         self.adopt(host)
 
     def _loop(self) -> None:
-        asyncio.run(self._serve())
+        if self._task_loop is None:
+            asyncio.run(self._serve())
+        else:
+            self._task_loop.run(self._serve())
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
@@ -48,8 +73,12 @@ class AsyncRunner(Runner):
             await self._over
         finally:
             loop.remove_reader(self.fileno())
-            for call in self._calls:
+            if self._timer is not None:
+                self._timer.cancel()
+            calls = tuple(self._calls)
+            for call in calls:
                 call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
 
     def _turn(self) -> None:
         assert self._over is not None
@@ -67,17 +96,19 @@ class AsyncRunner(Runner):
 
     def oldest_call_ns(self, host: RunnableTask) -> int:
         call = self._oldest_call()
-        return 0 if call is None else call.started_ns
+        return 0 if call is None else call[0]
 
     def call_site_of(self, host: RunnableTask) -> CallSite | None:
         call = self._oldest_call()
         operator, _, task = self._label.rpartition("/")
-        return None if call is None else CallSite(operator, int(task), shorten(call.value), "")
+        return None if call is None else CallSite(operator, int(task), shorten(call[1]), "")
 
-    def _oldest_call(self) -> Call | None:
-        """The oldest call that is under way. From any thread."""
-        started = [call for call in tuple(self._calls.values()) if call.started_ns]
-        return min(started, key=lambda call: call.started_ns, default=None)
+    def _oldest_call(self) -> tuple[int, Any] | None:
+        """When the oldest call that is under way began, and its tuple. From any thread."""
+        if self._maker is not None:
+            return self._maker.oldest()
+        started = [(call.started_ns, call.value) for call in tuple(self._calls.values()) if call.started_ns]
+        return min(started, key=itemgetter(0), default=None)
 
     @property
     def idle(self) -> bool:
@@ -92,7 +123,8 @@ class AsyncRunner(Runner):
             call = self._task.next_call()
             if call is None:
                 return
-            task = asyncio.ensure_future(self._run_call(call))
+            steps = self._run_call(call) if self._maker is None else self._make_call(self._maker, call)
+            task = asyncio.ensure_future(steps)
             self._calls[task] = call
             task.add_done_callback(self._ended)
 
@@ -108,6 +140,15 @@ class AsyncRunner(Runner):
             self._task.failed(call, error)
         else:
             self._task.finished(call, result)
+
+    async def _make_call(self, maker: CallMaker, call: Call) -> None:
+        running_call.set(self._label)
+        call.started_ns = system_clock()
+        result, error = await maker.make(call)
+        if error is None:
+            self._task.finished(call, result)
+        else:
+            self._task.failed(call, error)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._calls.pop(task, None)

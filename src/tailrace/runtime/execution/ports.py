@@ -14,10 +14,23 @@ from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.queues.rounds import Rounds
 from tailrace.core.send_order.outgoing import OutgoingQueue
 from tailrace.core.tasks.base import Task
+from tailrace.core.tasks.open_bundle import Call
 from tailrace.runtime.links.channels import Channel
 from tailrace.runtime.links.event_loop import EventLoop
 from tailrace.runtime.links.out_links import OutLinks
 from tailrace.runtime.links.peers import Peers
+
+
+class CallMaker(Protocol):
+    """Makes the calls of one task whose operator has ``calls=…``."""
+
+    async def make(self, call: Call) -> tuple[Any, BaseException | None]:
+        """Make a call. Returns its result, or the error that it failed with for good. What it raises ends the run."""
+        ...
+
+    def oldest(self) -> tuple[int, Any] | None:
+        """When the oldest call that may hang was begun, and its tuple. From any thread."""
+        ...
 
 
 class SharedInput(Protocol):

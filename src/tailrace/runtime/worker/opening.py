@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +16,9 @@ from tailrace.core.protocol.messages import Position
 from tailrace.core.source_checks import check_reader
 from tailrace.errors import Fenced, NotRepeatable, TailraceError, TaskError
 from tailrace.runtime.current_task import running
-from tailrace.topology import Role, is_factory
+from tailrace.runtime.execution.task_loop import TaskLoop
+from tailrace.runtime.worker.task_calls import OpenJournal, OpenLimit, TaskCalls
+from tailrace.topology import Role, is_async_method, is_factory
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,11 @@ class Opener:
     elapsed_ns: int
     first_epoch: int
     call_driver: Callable[[str, int, Any], Any]
+    open_limit: OpenLimit | None = None
+    open_journal: OpenJournal | None = None
     opening: tuple[str, int] | None = None  # label of the task that is being opened, and when that began
+    loops: dict[int, TaskLoop] = field(default_factory=dict)  # by task, of those that are opened in their event loop
+    calls: dict[int, TaskCalls] = field(default_factory=dict)  # by task, of operators that have ``calls``
     _closers: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
 
     def open(self, leader: int, members: tuple[int, ...], positions: dict[int, Position]) -> Bodies:
@@ -101,16 +107,48 @@ class Opener:
 
     def _function(self, operator: OperatorPlan, number: int) -> Callable[[Any], Any]:
         body = operator.operator.body
-        if not is_factory(body):
-            function: Callable[[Any], Any] = body
-            return function
-        instance = body()
-        if hasattr(instance, "open"):
-            instance.open(self._context(operator, number))
-        if hasattr(instance, "close"):
+        function: Callable[[Any], Any] = self._process(operator, number) if is_factory(body) else body
+        if operator.operator.calls is not None:
+            self._in_loop(number, self._open_calls(operator, number, function))
+            self._close_in_loop(number, self.calls[number].close)
+        return function
+
+    def _process(self, operator: OperatorPlan, number: int) -> Callable[[Any], Any]:
+        instance = operator.operator.body()
+        context = self._context(operator, number)
+        if is_async_method(instance, "open"):
+            self._in_loop(number, instance.open(context))
+        elif hasattr(instance, "open"):
+            instance.open(context)
+        if is_async_method(instance, "close"):
+            self._close_in_loop(number, instance.close)
+        elif hasattr(instance, "close"):
             self._closers.append((self.plan.label(number), instance.close))
         process: Callable[[Any], Any] = instance.process
         return process
+
+    async def _open_calls(self, operator: OperatorPlan, number: int, function: Callable[[Any], Any]) -> None:
+        calls = operator.operator.calls
+        assert calls is not None
+        limit = journal = None
+        if calls.limit is not None:
+            assert self.open_limit is not None, "a worker whose plan has limits can open them"
+            limit = self.open_limit(calls.limit)
+        if calls.journal is not None:
+            assert self.open_journal is not None, "a worker whose plan has journals can open them"
+            journal = self.open_journal(operator, number)
+        self.calls[number] = TaskCalls(operator, self.plan.label(number), function, limit, journal)
+
+    def _in_loop(self, number: int, steps: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine in the event loop in which the calls of this task will run."""
+        if number not in self.loops:
+            self.loops[number] = TaskLoop(self.plan.label(number))
+            self._closers.append((self.plan.label(number), self.loops[number].close))
+        self.loops[number].run(steps)
+
+    def _close_in_loop(self, number: int, close: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._in_loop(number, _nothing())  # so that the loop is there, and closed after this
+        self._closers.append((self.plan.label(number), lambda: self._in_loop(number, close())))
 
     def _reader(self, operator: OperatorPlan, start: SplitStart) -> Reader:
         reader: Reader = operator.operator.body.open(start)
@@ -150,3 +188,7 @@ class Opener:
         running.label = ""
         self._closers.clear()
         return problems
+
+
+async def _nothing() -> None:
+    pass

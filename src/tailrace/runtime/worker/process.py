@@ -284,7 +284,7 @@ class WorkerProcess:
             self._services, plan, setup.job_id, hosts, context.queues, runners.shared, runners.new, self._say_no_queue
         )
         self._services.pools, self._services.hosts = pools, hosts
-        runners.start(hosts.values(), plan)
+        runners.start(hosts.values(), plan, opener)
         pools.start()
         self._switch(assign.tail)
         if self._core.life is not Life.LEAVING:

@@ -10,6 +10,7 @@ from tailrace.core.tasks.deferred import AsyncTask
 from tailrace.runtime.execution.async_runner import AsyncRunner
 from tailrace.runtime.execution.runner import RunnableTask, Runner
 from tailrace.runtime.execution.task_host import TaskHost
+from tailrace.runtime.worker.opening import Opener
 from tailrace.topology import Kind
 
 
@@ -27,14 +28,17 @@ class Runners:
         self._runners.append(runner)
         return runner
 
-    def start(self, hosts: Iterable[TaskHost], plan: Plan) -> None:
-        """Give each host its runner, and start all runners."""
+    def start(self, hosts: Iterable[TaskHost], plan: Plan, opener: Opener) -> None:
+        """Give each host its runner, and start all runners. ``opener`` has opened their tasks."""
         self._runners.append(self.shared)
         for host in hosts:
             task = host.task
             if isinstance(task, AsyncTask):
                 concurrency = plan.operators[plan.operator_of[task.number]].operator.options["concurrency"]
-                self._runners.append(AsyncRunner(task.label, self._on_error, host, task, concurrency))
+                loop, calls = opener.loops.get(task.number), opener.calls.get(task.number)
+                if calls is not None:
+                    task.count_calls = calls.count
+                self._runners.append(AsyncRunner(task.label, self._on_error, host, task, concurrency, loop, calls))
             elif host.kind is Kind.BLOCKING:
                 self.new(task.label).adopt(host)
             else:

@@ -364,6 +364,31 @@ def test_a_call_leaves_no_cycle_that_keeps_its_tuple(failed: bool) -> None:
         gc.enable()
 
 
+@pytest.mark.parametrize("timeout_s", [None, LONG_S])
+def test_the_oldest_attempt_that_may_hang(timeout_s: float | None) -> None:
+    """Neither a call that waits for its next attempt, nor one that a time limit will end."""
+
+    async def steps() -> None:
+        async def waits(value: str) -> None:
+            if value == "refused":
+                raise tr.RetryAfter(LONG_S)
+            await asyncio.sleep(LONG_S)
+
+        caller = a_caller(waits, tr.Calls(timeout_s=timeout_s))
+        assert caller.oldest_attempt() is None
+        calls = [asyncio.ensure_future(caller.call((value,))) for value in ("refused", "first", "second")]
+        while caller.figures.throttled < 1:
+            await asyncio.sleep(0.001)
+        oldest = caller.oldest_attempt()
+        assert (None if oldest is None else oldest[1]) == (("first",) if timeout_s is None else None)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert caller.oldest_attempt() is None
+
+    run(steps)
+
+
 def test_many_calls_at_once_give_each_its_own_answer() -> None:
     async def steps() -> list[Outcome]:
         rng = Random(3)
