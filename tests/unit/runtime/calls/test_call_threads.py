@@ -149,7 +149,11 @@ def test_a_hedge_of_a_plain_function_wins_and_the_loser_is_given_up(gate: Gate) 
         for _ in range(150):  # three periods of the rule at least
             assert (await caller.call((1,))).value == 1
             await asyncio.sleep(0.002)
-        outcome = await caller.call((-1,))
+        hanging = asyncio.ensure_future(caller.call((-1,)))
+        while not hanging.done():  # further calls pay for its hedge, should the budget be empty
+            assert (await caller.call((1,))).value == 1
+            await asyncio.sleep(0.002)
+        outcome = hanging.result()
         assert (outcome.value, outcome.hedge_won, outcome.attempts) == (-1, True, 1)
         await until(lambda: caller.figures.given_up_threads == 1)
         await caller.close()
