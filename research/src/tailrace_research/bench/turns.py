@@ -11,10 +11,29 @@ import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Protocol, TypeVar
+
+from tailrace.errors import OptionError, did_you_mean
 
 Figures = dict[str, float]
+Named = TypeVar("Named", bound="HasName")
 Say = Callable[[str], None]
+
+
+class HasName(Protocol):
+    """A row of a benchmark, as far as choosing it goes."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def chosen(rows: Sequence[Named], names: Sequence[str]) -> list[Named]:
+    """The rows with these names, or all rows without any name."""
+    known = {row.name: row for row in rows}
+    for name in names:
+        if name not in known:
+            raise OptionError(f"no such row: only={name}: {did_you_mean(name, known)}")
+    return [known[name] for name in dict.fromkeys(names)] if names else list(rows)
 
 
 @dataclass(frozen=True)

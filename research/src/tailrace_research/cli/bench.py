@@ -22,6 +22,9 @@ from tailrace.cli.common import (
 )
 from tailrace.errors import OptionError
 
+DATAFRAME_TASKS = 2
+"""Slots of the session of ``bench dataframe``: the tasks of each query."""
+
 
 @click.group()
 def bench() -> None:
@@ -160,6 +163,64 @@ def tail(
             result = run_tail_benchmark(rows, sizes, lambda line: click.echo(line, err=True), spark)
     click.echo(f"\n{render_table(rows, result)}")
     write_figures(json_file, result)
+
+
+@bench.command()
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="A row to measure: window, even, limit or journal. May be repeated.",
+)
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures here."
+)
+@click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--calls", type=click.IntRange(min=100), default=20_000, show_default=True, help="Of the row window.")
+@click.option("--rows", type=click.IntRange(min=100), default=200_000, show_default=True, help="Of the row even.")
+@click.option("--paid", type=click.IntRange(min=60), default=2_000, show_default=True, help="Calls of the row journal.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=6), default=30.0, show_default=True, help="Of the row limit, at each rate."
+)
+@click.option(
+    "--plots",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Also draw the calls, into this folder.",
+)
+def dataframe(
+    only: tuple[str, ...],
+    json_file: Path | None,
+    repeats: int,
+    calls: int,
+    rows: int,
+    paid: int,
+    seconds: float,
+    plots: Path | None,
+) -> None:
+    """Slow, limited and paid calls in a Spark job, beside what one writes without Tailrace.
+
+    \b
+      tailrace bench dataframe --json figures.json
+      tailrace bench dataframe --only window --repeats 5
+    """
+    check_folder_of(json_file)
+    from tailrace_research.bench.dataframe.rows import ROWS
+    from tailrace_research.bench.dataframe.run import DataFrameSizes, render_table, run_dataframe_benchmark
+    from tailrace_research.bench.turns import chosen
+
+    with errors_for_people():
+        asked = chosen(ROWS, only)
+        sizes = DataFrameSizes(calls, rows, paid, seconds, repeats)
+        with common.session("spark", None, {}, DATAFRAME_TASKS) as spark:
+            result = run_dataframe_benchmark(asked, sizes, lambda line: click.echo(line, err=True), spark)
+    click.echo(f"\n{render_table(asked, result)}")
+    write_figures(json_file, result)
+    if plots is not None:
+        from tailrace_research.bench.dataframe.plots import draw
+
+        for path in draw(plots, sizes.begun_s):
+            click.echo(f"drawn: {path}")
 
 
 def _check_one_machine(master: str | None) -> None:

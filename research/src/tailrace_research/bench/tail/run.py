@@ -11,8 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.clock import MILLISECOND_NS
-from tailrace.errors import OptionError, did_you_mean
-from tailrace_research.bench.turns import Contest, Figures, Say, machine_facts, percentile, summarise, take_turns
+from tailrace.errors import OptionError
+from tailrace_research.bench.turns import (
+    Contest,
+    Figures,
+    Say,
+    chosen,
+    machine_facts,
+    percentile,
+    summarise,
+    take_turns,
+)
 from tailrace_research.bench.workloads.hosting import hosted_by
 
 Samples = dict[str, list[float]]
@@ -72,13 +81,11 @@ def run_tail_benchmark(rows: Sequence[Row], sizes: TailSizes, say: Say, spark: A
 
 def chosen_rows(rows: Sequence[Row], names: Sequence[str], *, on_spark: bool = False) -> list[Row]:
     """The rows with these names, or all rows without any name."""
-    known = {row.name: row for row in rows}
-    for name in names:
-        if name not in known:
-            raise OptionError(f"no such row: only={name}: {did_you_mean(name, known)}")
-        if on_spark and known[name].not_on_spark:
-            raise OptionError(f"not a row for Spark: only={name}: {known[name].not_on_spark}")
-    return [known[name] for name in dict.fromkeys(names)] if names else list(rows)
+    found = chosen(rows, names)
+    for row in found if names and on_spark else ():
+        if row.not_on_spark:
+            raise OptionError(f"not a row for Spark: only={row.name}: {row.not_on_spark}")
+    return found
 
 
 def latency_figures(prefix: str, latencies_ns: Sequence[int]) -> Figures:

@@ -1,0 +1,1 @@
+"""``bench dataframe``: slow, limited and paid calls in the middle of a Spark job, beside what Spark alone does."""

@@ -1,0 +1,71 @@
+"""Draws when calls began at the service: with and without a window, at a limit, with and without a journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tailrace.chart import Chart, Point, Series, render_chart
+from tailrace_research.bench.dataframe import journal, limit, window
+
+POINTS = 200  # of a line
+
+
+def draw(folder: Path, begun_s: Mapping[str, list[float]]) -> list[Path]:
+    """Draw a chart for each row that was measured, of its last repeat. Returns the files."""
+    charts = {"window": _window(begun_s), "limit": _limit(begun_s), "journal": _journal(begun_s)}
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn: list[Path] = []
+    for name, chart in charts.items():
+        if chart is not None:
+            path = folder / f"{name}.svg"
+            path.write_text(render_chart(chart), "utf-8")
+            drawn.append(path)
+    return drawn
+
+
+def _window(begun_s: Mapping[str, list[float]]) -> Chart | None:
+    found = {title: begun_s.get(f"window_{window.SMALL}_{side}", []) for side, title in window.SIDES.items()}
+    if not all(found.values()):
+        return None
+    lines = [Series(title, _made(moments)) for title, moments in found.items()]
+    return Chart(f"One call in a hundred hangs, Arrow batches of {window.SMALL:,} rows", "seconds", "calls made", lines)
+
+
+def _limit(begun_s: Mapping[str, list[float]]) -> Chart | None:
+    rate = limit.RATES[-1]
+    moments = begun_s.get(f"limit_{rate}", [])
+    if not moments:
+        return None
+    lines = [
+        Series("calls in each second, as the service counts", _by_second(moments)),
+        Series("limit", [Point(0, rate), Point(_length(moments), rate)], dashed=True),
+    ]
+    title = f"A limit of {rate}/s: 3 workers, one killed, then {limit.REFUSING_S:g} s in which the service takes half"
+    return Chart(title, "seconds", "calls/s", lines)
+
+
+def _journal(begun_s: Mapping[str, list[float]]) -> Chart | None:
+    found = {title: begun_s.get(f"journal_{side}", []) for side, title in journal.SIDES.items()}
+    if not all(found.values()):
+        return None
+    lines = [Series(title, _made(moments)) for title, moments in found.items()]
+    return Chart("Paid calls, five workers and a driver killed", "seconds", "calls made", lines)
+
+
+def _made(moments: Sequence[float]) -> list[Point]:
+    """How many calls had begun by then."""
+    step = max(1, len(moments) // POINTS)
+    made = [*range(0, len(moments), step), len(moments) - 1]
+    return [Point(moments[number] - moments[0], number + 1) for number in made]
+
+
+def _by_second(moments: Sequence[float]) -> list[Point]:
+    counted = [0] * (int(_length(moments)) + 1)
+    for moment in moments:
+        counted[int(moment - moments[0])] += 1
+    return [Point(second + 0.5, calls) for second, calls in enumerate(counted[:-1])]
+
+
+def _length(moments: Sequence[float]) -> float:
+    return moments[-1] - moments[0]
