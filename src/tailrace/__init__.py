@@ -72,6 +72,8 @@ from tailrace.version import VERSION
 
 if TYPE_CHECKING:
     from tailrace import sim
+    from tailrace.spark.calls.map_rows import map_rows
+    from tailrace.spark.calls.udf import udf
     from tailrace.spark.connectors.data_sink import to_data_source
     from tailrace.spark.connectors.data_source import from_data_source
     from tailrace.spark.connectors.dataframe import from_dataframe
@@ -128,6 +130,7 @@ __all__ = [
     "limit",
     "local",
     "local_session",
+    "map_rows",
     "osg",
     "partial_key",
     "power_of_two",
@@ -141,6 +144,7 @@ __all__ = [
     "to_jsonl",
     "to_list",
     "to_parquet",
+    "udf",
     "union",
     "watch",
 ]
@@ -151,6 +155,8 @@ _ON_SPARK = {
     "from_data_source": "connectors.data_source",
     "from_dataframe": "connectors.dataframe",
     "local_session": "session",
+    "map_rows": "calls.map_rows",
+    "udf": "calls.udf",
     "to_data_source": "connectors.data_sink",
 }
 

@@ -10,8 +10,10 @@ from pyspark.sql import SparkSession
 import tailrace as tr
 from kit.examples import run_example
 
+NEED_SPARK = ["from_data_source", "from_dataframe", "local_session", "map_rows", "to_data_source", "udf"]
 
-@pytest.mark.parametrize("name", ["from_data_source", "from_dataframe", "local_session", "to_data_source"])
+
+@pytest.mark.parametrize("name", NEED_SPARK)
 def test_example_runs(name: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run_example(name, getattr(tr, name))
+    run_example(name, getattr(tr, name), {"spark": spark})

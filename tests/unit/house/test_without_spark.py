@@ -45,7 +45,10 @@ def test_a_run_on_a_session_says_what_to_install() -> None:
     assert isinstance(caught.value, ImportError)
 
 
-@pytest.mark.parametrize("name", ["from_data_source", "from_dataframe", "local_session", "to_data_source"])
+NEED_SPARK = ["from_data_source", "from_dataframe", "local_session", "map_rows", "to_data_source", "udf"]
+
+
+@pytest.mark.parametrize("name", NEED_SPARK)
 def test_functions_that_need_spark_can_be_imported_and_say_so_when_called(name: str) -> None:
     with pytest.raises(tr.SparkMissing) as caught:
         getattr(tr, name)("anything", at="all")

@@ -1,0 +1,110 @@
+"""``tr.map_rows``: a step of a DataFrame that calls a function for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from tailrace.calls import Calls
+from tailrace.errors import OptionError, shorten
+from tailrace.spark.calls.bodies import check_function, name_of
+from tailrace.spark.calls.driver import is_connect, task_calls
+from tailrace.spark.calls.observed import MARK, marked, observe
+from tailrace.spark.calls.options import check_calls
+from tailrace.spark.calls.row_step import ATTEMPTS, ERROR, CalledRows, PlainRows
+from tailrace.spark.calls.rows import finished
+from tailrace.spark.calls.values import nullable, parse, refuse_types, user_defined
+from tailrace.topology.body import is_async
+
+
+def map_rows(
+    function: Callable[..., Any],
+    schema: str | StructType,
+    *,
+    calls: Calls | None = None,
+    ordered: bool = False,
+    observation: Any = None,
+) -> Callable[[DataFrame], DataFrame]:
+    """Make a step for ``df.transform`` that calls a function for each row and gives the rows that it returns.
+
+    The function runs in the Python process of each Spark task. With ``calls``, many calls are under way at once, and a
+    slow one does not hold up the others. This works on classic sessions, on Spark Connect, in streaming queries and in
+    pipelines.
+
+    Args:
+        function: takes a row, and returns None, a row, or a list or iterator of rows. The row that it takes has its
+            columns as attributes, ``row.id``, and by name, ``row["id"]``; ``row.asDict()`` makes a dict. A row that it
+            returns is a dict, a tuple or a ``Row``. It may be a coroutine function, or a class with a ``process``
+            method and perhaps ``open`` and ``close``, of which each task makes one object.
+        schema: the columns of the returned rows, such as ``"id long, name string"``.
+        calls: how calls are made. Without it, a plain function is called row by row; a coroutine function is called as
+            ``tr.Calls()`` says. ``on_error="column"`` adds the columns ``error`` and ``attempts``. In a row that stands
+            for a failed call, columns that the input has too keep their value, and all others are null.
+        ordered: whether rows come out in the order in which they went in. It costs time where calls differ in length.
+        observation: a name, or an ``Observation``, under which Spark reports the figures of the calls, as
+            ``df.observe`` does. Without it, the name is that of the function.
+
+    Example:
+        >>> def words(row):
+        ...     return [{"id": row.id, "word": word} for word in row.text.split()]
+        >>> df = spark.createDataFrame([(1, "so it goes"), (2, "")], "id long, text string")
+        >>> df.transform(tr.map_rows(words, "id long, word string")).collect()
+        [Row(id=1, word='so'), Row(id=1, word='it'), Row(id=1, word='goes')]
+    """
+    check_function(function, "function", 1)
+    if not isinstance(ordered, bool):
+        raise OptionError(f"ordered is neither True nor False: ordered={shorten(ordered)}: did you mix two up?")
+    options = check_calls(calls)
+    if options is None and is_async(function):
+        options = Calls()
+    name = name_of(function)
+
+    def step(df: DataFrame) -> DataFrame:
+        declared = _columns(schema)
+        types = _known_types(df)
+        if options is None:
+            return df.mapInArrow(PlainRows(function, name, declared, types), declared)
+        _refuse_added(declared, options)
+        making = task_calls(df.sparkSession, function, name, options, finished)
+        returned = nullable(declared)
+        added = [StructField(ERROR, StringType()), StructField(ATTEMPTS, IntegerType())]
+        whole = StructType([*returned.fields, *(added if options.on_error == "column" else [])])
+        mapped = df.mapInArrow(CalledRows(making, declared, types, ordered), marked(whole))
+        return observe(mapped, name if observation is None else observation)
+
+    return step
+
+
+def _columns(schema: str | StructType) -> StructType:
+    kind = parse(schema, "schema")
+    if not isinstance(kind, StructType):
+        raise OptionError(
+            f"not columns: schema={shorten(schema)}: did you mean names and types, such as 'id long, name string'?"
+        )
+    return kind
+
+
+def _refuse_added(schema: StructType, options: Calls) -> None:
+    taken = {MARK} | ({ERROR, ATTEMPTS} if options.on_error == "column" else set())
+    for name in schema.names:
+        if name.lower() in taken:
+            raise OptionError(
+                f"a column has the name of one that is added: column={name} on_error={options.on_error}: "
+                "could it have another?"
+            )
+
+
+def _known_types(df: DataFrame) -> list[Any]:
+    """Types of columns that Arrow does not tell. On Spark Connect they are not asked for: that is a round trip."""
+    if is_connect(df):
+        return []
+    for field in df.schema:
+        try:
+            refuse_types(field.dataType, "type", field.name)
+        except OptionError as error:
+            if "year-month" in str(error):
+                raise
+    return user_defined(df.schema)

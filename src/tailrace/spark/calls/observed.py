@@ -1,0 +1,62 @@
+"""Figures of calls that Spark adds up: a task ends with rows that carry them, which are observed and then dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from tailrace.runtime.calls.figures import Figures
+
+MARK = "_tailrace"
+"""The hidden column. It is null in all rows but the last few of a task."""
+
+COUNTS = ("calls", "attempts", "retries", "timeouts", "throttled", "hedges", "hedges_won", "failed", "found")
+WAIT, LATENCY, NUMBER = "limit_wait_ms", "latency_ms", "latency_count"
+MS = 1e6  # nanoseconds
+
+MARK_DDL = ", ".join([*(f"{name} long" for name in COUNTS), f"{WAIT} double, {LATENCY} double, {NUMBER} long"])
+MARK_TYPE = pa.struct(
+    [*((name, pa.int64()) for name in COUNTS), (WAIT, pa.float64()), (LATENCY, pa.float64()), (NUMBER, pa.int64())]
+)
+
+
+def marks(figures: Figures) -> pa.Array:
+    """The hidden column of a task's last rows: the counts, then one row for each latency, with its number."""
+    counts = figures.counts()
+    first = {name: counts[name] for name in COUNTS} | {WAIT: counts["limit_wait_ns"] / MS}
+    latencies = [{LATENCY: latency / MS, NUMBER: number} for latency, number in figures.latencies.buckets()]
+    return pa.array([first, *latencies], MARK_TYPE)
+
+
+def no_marks(rows: int) -> pa.Array:
+    """The hidden column of results."""
+    return pa.nulls(rows, MARK_TYPE)
+
+
+def marked(schema: StructType) -> StructType:
+    """The schema with the hidden column."""
+    mark = StructType.fromDDL(MARK_DDL)
+    return StructType([*schema.fields, StructField(MARK, mark, True)])
+
+
+def observe(df: DataFrame, observation: Any) -> DataFrame:
+    """Have Spark add the figures up, and drop the rows and the column that carried them."""
+    sums = [F.coalesce(F.sum(f"{MARK}.{name}"), F.lit(0)).alias(name) for name in COUNTS]
+    wait = F.coalesce(F.sum(f"{MARK}.{WAIT}"), F.lit(0.0)).alias(WAIT)
+    latency, number = F.col(f"{MARK}.{LATENCY}"), F.coalesce(F.col(f"{MARK}.{NUMBER}"), F.lit(0))
+    parts = [F.percentile(latency, part, number).alias(name) for part, name in ((0.5, "p50_ms"), (0.99, "p99_ms"))]
+    observed = df.observe(observation, *sums, wait, *parts)
+    return observed.filter(F.col(MARK).isNull()).drop(MARK)
+
+
+def summary(figures: Figures) -> str:
+    """Figures in one line."""
+    p50, p99 = figures.latencies.percentiles(0.5, 0.99)
+    shown = {name: count for name, count in figures.counts().items() if count and name != "limit_wait_ns"}
+    counts = " ".join(f"{name}={count}" for name, count in ({"calls": 0} | shown).items())
+    wait = f" limit_wait_ms={figures.limit_wait_ns / MS:.0f}" if figures.limit_wait_ns else ""
+    return f"{counts}{wait} p50_ms={p50 / MS:.1f} p99_ms={p99 / MS:.1f}"

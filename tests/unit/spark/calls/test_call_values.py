@@ -1,0 +1,197 @@
+"""Values of results that fit and that do not, without a Spark that runs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    Row,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    VarcharType,
+    YearMonthIntervalType,
+)
+
+from tailrace.errors import OptionError
+from tailrace.spark.calls.rows import RowWriter, in_rows, row_maker
+from tailrace.spark.calls.values import Reader, Writer, parse
+
+POINT = StructType([StructField("x", DoubleType()), StructField("tags", ArrayType(LongType()))])
+ID_NAME = StructType([StructField("id", LongType()), StructField("name", StringType())])
+
+MISFITS: list[tuple[DataType, Any, str]] = [
+    (DoubleType(), "high", "column=score type=double value='high': "),
+    (LongType(), "1.5", "column=score type=bigint value='1.5': "),
+    (IntegerType(), 1 << 40, "column=score type=int value=1099511627776: "),
+    (DecimalType(4, 2), Decimal("123.45"), "column=score type=decimal(4,2) value=Decimal('123.45'): "),
+    (DateType(), "today", "column=score type=date value='today': "),
+    (TimestampNTZType(), "now", "column=score type=timestamp_ntz value='now': AssertionError"),
+    (BinaryType(), "text", "column=score type=binary value='text': AssertionError"),
+    (StringType(), "\ud800", "column=score type=string value='\\ud800': "),
+    (ArrayType(LongType()), [1, "two"], "column=score[1] type=bigint value='two': "),
+    (ArrayType(LongType()), 5, "column=score type=array<bigint> value=5: "),
+    (MapType(StringType(), LongType()), {"a": "b"}, "column=score['a'] type=bigint value='b': "),
+    (MapType(LongType(), LongType()), {"a": 1}, "column=score key type=bigint value='a': "),
+    (POINT, {"x": 1.0, "tags": [1, None, "no"]}, "column=score.tags[2] type=bigint value='no': "),
+    (POINT, (1.0, "no"), "column=score.tags type=array<bigint> value='no': "),
+    (POINT, (1.0,), "column=score type=struct<x:double,tags:array<bigint>> value=(1.0,): "),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "text"), MISFITS, ids=lambda one: str(one)[:30])
+def test_a_value_that_does_not_fit_is_named_with_its_place(kind: DataType, value: Any, text: str) -> None:
+    found = Writer("score", kind).why_not(value)
+    assert found is not None
+    assert found.startswith(text)
+    assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (DoubleType(), 1),
+        (DoubleType(), None),
+        (LongType(), 2.0),
+        (DecimalType(4, 2), 7),
+        (StringType(), True),
+        (POINT, Row(x=1.0, tags=[1])),
+        (POINT, {"x": 1.0}),
+    ],
+    ids=str,
+)
+def test_what_a_plain_udf_takes_fits(kind: DataType, value: Any) -> None:
+    assert Writer("score", kind).why_not(value) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (
+            YearMonthIntervalType(),
+            "year-month intervals do not exist in Python: schema=interval year to month: "
+            "could it be an int, a number of months?",
+        ),
+        (VarcharType(3), "Python has strings of any length only: schema=varchar(3): did you mean string?"),
+        (
+            StructType([StructField("a", ArrayType(CharType(3)))]),
+            "Python has strings of any length only: schema=char(3) column=a: did you mean string?",
+        ),
+        (
+            5,
+            "not a type: schema=5: is it a string such as 'label string, score double', or a type of "
+            "pyspark.sql.types?",
+        ),
+    ],
+    ids=str,
+)
+def test_types_without_a_form_in_python_are_refused(kind: Any, text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse(kind, "schema")
+    assert str(caught.value) == text
+
+
+def test_a_row_is_read_by_attribute_name_and_place() -> None:
+    row = row_maker(["id", "class", "a b", "id", "count"])([1, "x", 2.5, 3, 9])
+    assert (row.id, row.count, row["class"], row["a b"], row[0], row[-1]) == (1, 9, "x", 2.5, 1, 9)
+    assert row[1:3] == ("x", 2.5)
+    assert "a b" in row
+    assert "b" not in row
+    assert row.asDict() == {"id": 3, "class": "x", "a b": 2.5, "count": 9}
+    assert repr(row) == "Row(id=1, class='x', a b=2.5, id=3, count=9)"
+    with pytest.raises(KeyError, match="name"):
+        row["name"]
+
+
+def test_a_row_can_be_pickled() -> None:
+    import pickle
+
+    row = pickle.loads(pickle.dumps(row_maker(["id", "name"])([1, "x"])))
+    assert (row.id, row["name"]) == (1, "x")
+
+
+@pytest.mark.parametrize(
+    ("result", "rows"),
+    [
+        (None, []),
+        ({"id": 1}, [{"id": 1}]),
+        ((1, "x"), [(1, "x")]),
+        (Row(id=1, name="x"), [(1, "x")]),
+        ([], []),
+        ([(1, "x"), (2, "y")], [(1, "x"), (2, "y")]),
+        (iter([(1, "x")]), [(1, "x")]),
+    ],
+    ids=["none", "dict", "tuple", "row", "empty", "list", "iterator"],
+)
+def test_a_call_may_return_any_number_of_rows(result: Any, rows: list[Any]) -> None:
+    assert list(in_rows(result)) == rows
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(1, "x"), (2, None)],
+        [{"id": 1, "name": "x"}, {"name": None, "id": 2}],
+        [{"id": 1, "name": "x"}, {"id": 2}],
+        [Row(name="x", id=1), Row(id=2, name=None)],
+        [(1, "x"), {"id": 2}],
+        [row_maker(["name", "id"])(["x", 1]), (2, None)],
+    ],
+    ids=str,
+)
+def test_rows_of_all_forms_are_written(rows: list[Any]) -> None:
+    batch = RowWriter(ID_NAME).batch(rows)
+    assert batch.to_pylist() == [{"id": 1, "name": "x"}, {"id": 2, "name": None}]
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ((1,), "row=(1,) has 1 values for 2 columns: columns=id,name"),
+        ({"id": 1, "nmae": "x"}, "row={'id': 1, 'nmae': 'x'} has a column that was not declared: column=nmae"),
+        (7, "row=7 is no row: is it a dict, a tuple, a Row, or a list of them?"),
+        (("one", "x"), "column=id type=bigint value='one': "),
+    ],
+    ids=str,
+)
+def test_a_row_that_does_not_fit_is_named(row: Any, text: str) -> None:
+    writer = RowWriter(ID_NAME)
+    found = writer.why_not(row)
+    assert found is not None
+    assert found.startswith(text)
+    with pytest.raises(Exception, match=r"."):
+        writer.batch([(1, "x"), row])
+
+
+def test_python_gets_what_a_plain_udf_gets() -> None:
+    import pyarrow as pa
+
+    now = datetime(2026, 3, 1, 12, 0, 0)
+    columns = [
+        pa.array(
+            [{"x": 1.0, "tags": [1, None]}, None], pa.struct([("x", pa.float64()), ("tags", pa.list_(pa.int64()))])
+        ),
+        pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+        pa.array([now, None], pa.timestamp("us")),
+        pa.array([b"\0", None]),
+    ]
+    assert Reader().lists(columns) == [
+        [Row(x=1.0, tags=[1, None]), None],
+        [{"a": 1}, None],
+        [now, None],
+        [b"\0", None],
+    ]
