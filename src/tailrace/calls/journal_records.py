@@ -1,8 +1,9 @@
 """The bytes of a journal: a file begins with ``MAGIC``, and records follow each other without gaps.
 
-A record is a header and a result. The header has a checksum of its own, so that a reader who looks for keys skips
-results without reading them. A file has one writer, which only appends: all that a crash can leave is a record at the
-end that is not whole. Nothing after a record that is not whole or not valid is read.
+A record is a header and a result. A header without a result is a mark: its call is under way, or was given up. The
+header has a checksum of its own, so that a reader who looks for keys skips results without reading them. A file has one
+writer, which only appends: all that a crash can leave is a record at the end that is not whole. Nothing after a record
+that is not whole or not valid is read.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ class Header:
     length: int  # of the result, in bytes
     checksum: int
 
+    @property
+    def is_mark(self) -> bool:
+        return not self.length  # no result is pickled to nothing
+
     def matches(self, result: bytes) -> bool:
         """Whether these bytes are the result that was written after this header."""
         return len(result) == self.length and crc32(result) == self.checksum
@@ -42,6 +47,16 @@ def encode_record(key: bytes, result: bytes) -> bytes:
     """A record. The key may hold a place."""
     fields = _FIELDS.pack(len(result), crc32(result), *(place_of(key) or NOWHERE), key[:KEY_BYTES])
     return b"".join((fields, _CHECKSUM.pack(crc32(fields)), result))
+
+
+BEGUN, GIVEN_UP = 1, 2
+"""In place of the checksum of a result: what a mark says."""
+
+
+def encode_mark(key: bytes, mark: int) -> bytes:
+    """A record that says what becomes of a call that has no result yet."""
+    fields = _FIELDS.pack(0, mark, *NOWHERE, key[:KEY_BYTES])
+    return fields + _CHECKSUM.pack(crc32(fields))
 
 
 def decode_header(data: bytes | memoryview, position: int = 0) -> Header | None:

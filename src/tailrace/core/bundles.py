@@ -31,7 +31,7 @@ OFFSET: Final = 2
 ACK: Final = 3
 """The bundle's ack id: random, 64 bits."""
 LINEAGES: Final = 4
-"""The lineage of each tuple, or None where no committing sink lies downstream."""
+"""The lineage of each tuple, or None where neither a committing sink nor a journal lies downstream."""
 VALUES: Final = 5
 """The tuples themselves: at least one."""
 ORIGIN: Final = 6

@@ -48,6 +48,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.epoch = 0
         self.journals = {process: self.opened(process) for process in PROCESSES}
         self.kept: dict[int, list[Any]] = {}
+        self.begun: dict[int, set[int]] = {}  # by process: the calls that it makes now
         self.prefixes = dict.fromkeys(SPLITS, 0)
         self.foreign: dict[Path, bytes] = {}
 
@@ -58,11 +59,30 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(process=st.sampled_from(PROCESSES), number=NUMBERS, result=RESULTS)
     def keep_result(self, process: int, number: int, result: Any) -> None:
         self.journals[process].keep(key_of(number), result)
+        self.begun.get(process, set()).discard(number)
         self.kept.setdefault(number, []).append(result)
 
     @rule(process=st.sampled_from(PROCESSES), number=NUMBERS)
     def find(self, process: int, number: int) -> None:
         self.check(number, self.journals[process].find(key_of(number)))
+
+    @rule(process=st.sampled_from(PROCESSES), number=NUMBERS)
+    def begin(self, process: int, number: int) -> None:
+        """Exactly one process may make a call, as long as it lives."""
+        taken = any(number in begun for begun in self.begun.values())
+        index = self.journals[process]._index
+        index._looked_s = 0.0  # a process that has died is noticed within a second
+        assert self.journals[process].begin(key_of(number)) is not taken
+        if not taken:
+            self.begun.setdefault(process, set()).add(number)
+
+    @precondition(lambda self: any(self.begun.values()))
+    @rule(data=st.data())
+    def give_up(self, data: st.DataObject) -> None:
+        process = data.draw(st.sampled_from(sorted(process for process, begun in self.begun.items() if begun)))
+        number = data.draw(st.sampled_from(sorted(self.begun[process])))
+        self.journals[process].give_up(key_of(number))
+        self.begun[process].discard(number)
 
     @rule(process=st.sampled_from(PROCESSES), number=NUMBERS, data=st.data())
     def die_in_a_write(self, process: int, number: int, data: st.DataObject) -> None:
@@ -73,11 +93,13 @@ class JournalMachine(RuleBasedStateMachine):
         if journal._descriptor is not None:
             os.write(journal._descriptor, torn)
         self.end(journal)
+        self.begun.pop(process, None)
         self.journals[process] = self.opened(process)
 
     @rule(process=st.sampled_from(PROCESSES))
     def close_and_open(self, process: int) -> None:
         self.journals[process].close()
+        self.begun.pop(process, None)
         self.journals[process] = self.opened(process)
 
     @rule(content=st.binary(max_size=200), data=st.data())

@@ -40,6 +40,11 @@ class OperatorPlan:
     def committing(self) -> bool:
         return self.operator.role is Role.SINK and bool(self.operator.body.committing)
 
+    @property
+    def has_journal(self) -> bool:
+        """Whether it keeps the results of its calls."""
+        return self.operator.calls is not None and self.operator.calls.journal is not None
+
     def scope(self, wanted: str | None) -> str | None:
         """How far its tasks share a queue if ``wanted`` is asked for: within a worker, if it may not within a node."""
         return None if wanted is None or self.widest is None else min(wanted, self.widest, key=(WORKER, NODE).index)
@@ -57,7 +62,7 @@ class EdgePlan:
     salt: int
     local: bool
     fused: bool  # local, and the receiver is called directly
-    lineages: bool  # a committing sink lies downstream, so tuples carry their lineages
+    lineages: bool  # a committing sink or a journal lies downstream, so tuples carry their lineages
     by_lineage: bool  # leads to a committing sink: two incarnations of a tuple must meet in one task
     feedback: bool = False  # load-aware: receiving tasks report to the senders, which choose by that
 

@@ -47,7 +47,7 @@ def _plan_operators(topology: Topology, workers: int) -> tuple[OperatorPlan, ...
 
 def _plan_edges(topology: Topology, operators: tuple[OperatorPlan, ...], name_all: bool) -> tuple[EdgePlan, ...]:
     by_name = {plan.name: plan for plan in operators}
-    needs_lineage = _reaches_committing_sink(topology, operators)
+    needs_lineage = _needing_lineage(topology, operators)
     inputs = Counter(edge.downstream for edge in topology.edges)
     seen: dict[tuple[str, str, str], int] = {}
     plans: list[EdgePlan] = []
@@ -89,9 +89,10 @@ def _takes_one_by_one(operator: OperatorPlan) -> bool:
     return operator.operator.role is not Role.MAP_BATCH and not operator.is_async
 
 
-def _reaches_committing_sink(topology: Topology, operators: tuple[OperatorPlan, ...]) -> set[str]:
-    """Names of operators from which a committing sink can be reached, the sinks themselves among them."""
-    reaching = {plan.name for plan in operators if plan.committing}
+def _needing_lineage(topology: Topology, operators: tuple[OperatorPlan, ...]) -> set[str]:
+    """Names of operators whose tuples must carry lineages: committing sinks and operators with a journal, which know
+    tuples by them, and all from which one of these can be reached."""
+    reaching = {plan.name for plan in operators if plan.committing or plan.has_journal}
     upstreams: dict[str, list[Edge]] = {}
     for edge in topology.edges:
         upstreams.setdefault(edge.downstream, []).append(edge)

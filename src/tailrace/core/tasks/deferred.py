@@ -139,6 +139,11 @@ class AsyncTask(DeferredTask):
         self._ran(call, self.clock() - call.started_ns)
         self._fail(call, error)
 
+    def left_over(self, call: Call) -> None:
+        """The root of this call is durable, so that nothing that would follow from it is needed: it is not made."""
+        self._ran(call, self.clock() - call.started_ns)
+        self._finish(call, [])
+
     def show(self) -> None:
         super().show()
         if self.count_calls is not None:

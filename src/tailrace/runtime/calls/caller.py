@@ -20,6 +20,13 @@ from tailrace.runtime.calls.outcome import Outcome
 from tailrace.runtime.calls.ports import Journal, LimitClient, Permit
 from tailrace.runtime.calls.threads import Answer, CallThreads
 
+LOOK_AGAIN_S = 0.01
+"""How often a call looks for the result of the same call that is under way elsewhere."""
+
+PATIENCE_S = 60.0
+"""A call waits this long for the same call elsewhere, or as long as all attempts may take, and is then made twice. A
+worker that was cut off from its driver has left in half that time."""
+
 
 class _NoLimit:
     """The permit of a call that has no limit."""
@@ -81,7 +88,7 @@ class Caller:
         self._cost = None if declared is None else declared.cost
         self._settle = None if declared is None else declared.settle
 
-    async def call(self, args: tuple[Any, ...], key: bytes | None = None) -> Outcome:
+    async def call(self, args: tuple[Any, ...], key: bytes | None = None, *, race: bool = False) -> Outcome:
         """Make one call. An error of the function is not raised: ``Outcome.error`` has it.
 
         Errors of the limit and of the journal are raised: they are no failures of this call.
@@ -89,25 +96,42 @@ class Caller:
         Args:
             args: the arguments of the function.
             key: what identifies the call in the journal. ``None``: it is neither looked up nor kept.
+            race: whether the call may be made while another one under this key is under way, as a hedge must be.
         """
-        journal = self._journal if key is not None else None
-        if journal is not None:
-            assert key is not None
-            kept = journal.find(key)
-            if kept is not None:
-                self.figures.calls += 1
-                self.figures.found += 1
-                return Outcome(value=kept[0], found=True)
-        outcome = Outcome()
-        await self._make(args, outcome)
+        if self._journal is None or key is None:
+            outcome = Outcome()
+            await self._make(args, outcome)
+        else:
+            outcome = await self._find_or_make(self._journal, key, args, race)
         if outcome.error is not None:
             self._failed(outcome)
+        elif outcome.found:
+            self.figures.found += 1
         else:
-            if journal is not None:
-                assert key is not None
-                journal.keep(key, outcome.value)
             self.figures.latencies.record(outcome.latency_ns)
         self.figures.calls += 1
+        return outcome
+
+    async def _find_or_make(self, journal: Journal, key: bytes, args: tuple[Any, ...], race: bool) -> Outcome:
+        patience_s = max(PATIENCE_S, (self._calls.timeout_s or 0) * (1 + self._calls.retries))
+        waits_until_ns = system_clock() + int(patience_s * SECOND_NS)
+        while True:
+            kept = journal.find(key)
+            if kept is not None:
+                return Outcome(value=kept[0], found=True)
+            if race or journal.begin(key) or system_clock() > waits_until_ns:
+                break
+            await asyncio.sleep(self._rng.uniform(0.5, 1.5) * LOOK_AGAIN_S)
+        outcome = Outcome()
+        kept_now = False
+        try:
+            await self._make(args, outcome)
+            if outcome.error is None:
+                journal.keep(key, outcome.value)
+                kept_now = True
+        finally:
+            if not kept_now and not race:
+                journal.give_up(key)
         return outcome
 
     async def _make(self, args: tuple[Any, ...], outcome: Outcome) -> None:

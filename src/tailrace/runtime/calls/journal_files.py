@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.calls.journal_keys import KEY_BYTES, Place
-from tailrace.calls.journal_records import MAGIC, encode_record
+from tailrace.calls.journal_records import BEGUN, GIVEN_UP, MAGIC, encode_mark, encode_record
 from tailrace.errors import TailraceError, shorten
 from tailrace.runtime.calls.journal_folder import SUFFIX, UNFINISHED, prepare_journal
-from tailrace.runtime.calls.journal_index import JournalIndex
+from tailrace.runtime.calls.journal_index import JournalIndex, is_below
 from tailrace.runtime.links.frames import encode
 
 LARGEST_RESULT = 256 << 20
@@ -68,8 +68,11 @@ class FileJournal:
         self._index = index
         self._writer = writer
         self._keep = keep
+        self._prefixes: dict[int, int] = {}  # by split; of this run, which may begin below those of an earlier one
         self._descriptor: int | None = None  # of the file that results are appended to
+        self._path: Path | None = None
         self._written = 0
+        self._begun: set[bytes] = set()  # keys of the calls that are under way
         self._closed = False
 
     def find(self, key: bytes) -> tuple[Any] | None:
@@ -86,19 +89,44 @@ class FileJournal:
                 "Without the folder all calls are made again"
             ) from error
 
+    def begin(self, key: bytes) -> bool:
+        """Say that the call under this key is made now. False: another one is, here or in another living process.
+
+        Two that begin at the same moment may both get False. The one that got True calls ``keep`` or ``give_up``.
+        """
+        digest = key[:KEY_BYTES]
+        if digest in self._begun or self._index.under_way(digest):
+            return False
+        self._append(encode_mark(digest, BEGUN))
+        self._begun.add(digest)
+        # A process that begins from now on sees the mark. One that began a moment ago may not have seen it.
+        if self._index.under_way(digest, besides=self._path):
+            self.give_up(key)
+            return False
+        return True
+
+    def give_up(self, key: bytes) -> None:
+        """The call under this key has ended without a result. Another may begin."""
+        self._begun.discard(key[:KEY_BYTES])
+        self._append(encode_mark(key, GIVEN_UP))
+
     def keep(self, key: bytes, result: Any) -> None:
         """Keep a result. When this returns, it survives the death of the process."""
         identity = key[:KEY_BYTES] if self._keep else key  # without a place it is never dropped
-        self._append(encode_record(identity, self._encoded(result)))
+        record = encode_record(identity, self._encoded(result))
+        self._begun.discard(key[:KEY_BYTES])
+        self._append(record)
 
     def drop_below(self, prefixes: Mapping[int, int]) -> None:
         """Drop results below these offsets, by split: all that followed from them is durable."""
         if not self._keep:
-            self._index.drop_below(prefixes)
+            for split, offset in prefixes.items():
+                self._prefixes[split] = max(offset, self._prefixes.get(split, 0))
+            self._index.drop_below(self._prefixes)
 
     def is_durable(self, place: Place) -> bool:
         """Whether all that follows from this place is durable, so that no result of it is needed."""
-        return self._index.is_durable(place)
+        return is_below(place, self._prefixes)
 
     def close(self) -> None:
         """Keep no more. Of results that may be dropped, drop those that are below the last prefixes."""
@@ -106,7 +134,7 @@ class FileJournal:
             return
         self._closed = True
         self._end_file()
-        self._index.drop_below({})
+        self._index.drop_below(self._prefixes)
         _give_back_index(self._index)
 
     def _encoded(self, result: Any) -> bytes:
@@ -129,7 +157,8 @@ class FileJournal:
 
     def _append(self, record: bytes) -> None:
         try:
-            if self._descriptor is None:
+            full = not self._keep and self._written >= SEGMENT_BYTES
+            if self._descriptor is None or full:
                 self._begin_file(record)
             else:
                 self._write(self._descriptor, record)
@@ -139,26 +168,30 @@ class FileJournal:
                 f"a result cannot be kept, and its call has been made: journal={self._index.folder} "
                 f"writer={self._writer} bytes={len(record)} cause={error}: is the disk full, or the folder gone?"
             ) from error
-        if not self._keep and self._written >= SEGMENT_BYTES:
-            self._end_file()
 
     def _begin_file(self, record: bytes) -> None:
-        """The file gets its name when it is locked: by that readers know that its writer lives."""
+        """Go on in a new file. It gets its name when it is locked: by that readers know that its writer lives.
+
+        It repeats the marks of calls that are under way, as those of the last file end with its lock.
+        """
         name = re.sub(r"[^\w.-]", "_", self._writer)[:_LONGEST_NAME] + f"-{os.urandom(6).hex()}{SUFFIX}"
         path = self._index.folder / name
         fresh = path.with_name(name + UNFINISHED)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        self._descriptor, self._written = descriptor, 0
+        last, self._descriptor, self._path, self._written = self._descriptor, descriptor, path, 0
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:  # this file system has no locks: readers find none either, and take every writer for alive
             pass
         try:
-            self._write(descriptor, MAGIC + record)
+            self._write(descriptor, b"".join((MAGIC, *(encode_mark(key, BEGUN) for key in self._begun), record)))
+            fresh.rename(path)
         except OSError:
             fresh.unlink(missing_ok=True)
             raise
-        fresh.rename(path)
+        finally:
+            if last is not None:
+                os.close(last)
 
     def _write(self, descriptor: int, data: bytes) -> None:
         left = memoryview(data)

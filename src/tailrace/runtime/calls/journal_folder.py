@@ -24,6 +24,11 @@ _LOCK_FILE = "journal.lock"
 UNFINISHED = ".new"  # ends the name of a file that is not in its place yet
 
 
+def topology_owner(name: str) -> str:
+    """The owner of the journals of a topology."""
+    return f"topology {name}"
+
+
 def prepare_journal(folder: str | os.PathLike[str], owner: str) -> Path:
     """Make a folder the journal of ``owner``, or find that it is. Returns its absolute path.
 

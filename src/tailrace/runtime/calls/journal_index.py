@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tailrace.calls.journal_keys import Place
-from tailrace.calls.journal_records import HEADER_BYTES, MAGIC, NOWHERE, Damaged, Header, decode_header, scan
+from tailrace.calls.journal_records import BEGUN, HEADER_BYTES, MAGIC, NOWHERE, Damaged, Header, decode_header, scan
 from tailrace.runtime.calls.journal_folder import SUFFIX
 
 _log = logging.getLogger(__name__)
@@ -28,6 +28,12 @@ _CHUNK = 1 << 18
 _POSITION_BITS = 44  # of a location: the rest is the number of the file. 16 TiB is more than a file may have
 _LOOK_FOR_DEAD_S = 1.0  # a writer that has ended costs no more than a second of looking at its file
 _COARSE_NS = 2_000_000_000  # a folder that has changed within this time may change again without a new time stamp
+
+
+def is_below(place: Place, prefixes: Mapping[int, int]) -> bool:
+    """Whether the results of this place are needed no more: all that follows from it is durable downstream."""
+    prefix = prefixes.get(place.split)
+    return prefix is not None and NOWHERE.offset < place.offset < prefix
 
 
 class _File:
@@ -46,10 +52,10 @@ class _File:
         self.records = 0
         self.newest: dict[int, int] = {}  # by split: the highest offset
 
-    def grown(self) -> list[tuple[bytes, int]]:
-        """Read what has been appended: the keys, each with the position of its record."""
+    def grown(self) -> list[tuple[Header, int]]:
+        """Read what has been appended: the headers, each with its position."""
         size = os.fstat(self.descriptor).st_size
-        found: list[tuple[bytes, int]] = []
+        found: list[tuple[Header, int]] = []
         if self.foreign or size < self.read + HEADER_BYTES:
             return found
         if not self.read:
@@ -63,8 +69,9 @@ class _File:
             while self.read > began:
                 began = self.read
                 for position, header in scan(os.pread(self.descriptor, _CHUNK, self.read), self.read, size):
-                    found.append((header.key, position))
-                    self._count(header)
+                    found.append((header, position))
+                    if not header.is_mark:
+                        self._count(header)
                     self.read = position + HEADER_BYTES + header.length
         return found
 
@@ -72,6 +79,11 @@ class _File:
         split, offset = header.place
         self.records += 1
         self.newest[split] = max(offset, self.newest.get(split, NOWHERE.offset))
+
+    def is_below(self, prefixes: Mapping[int, int]) -> bool:
+        """Whether nothing will be added to it, and all its results are below these prefixes."""
+        ours = not self.live and self.read > 0  # else it is none of a journal
+        return ours and all(is_below(Place(split, offset), prefixes) for split, offset in self.newest.items())
 
     def writer_lives(self) -> bool:
         try:
@@ -141,10 +153,10 @@ class JournalIndex:
         self._files: dict[int, _File] = {}
         self._live: list[_File] = []
         self._where: dict[bytes, int] = {}  # key -> location
+        self._begun: dict[bytes, set[int]] = {}  # key -> files of those that make this call now
         self._dropped = 0  # records in ``_where`` whose files are gone
         self._changed_ns = -1  # the folder's own time stamp, when its names were last read; -1: read them again
         self._looked_s = 0.0  # when the locks of writers were last tried
-        self._prefixes: dict[int, int] = {}
 
     def find(self, key: bytes) -> bytes | None:
         """The bytes that are kept under this key."""
@@ -155,22 +167,23 @@ class JournalIndex:
                 result = self._look_up(key)
             return result
 
-    def is_durable(self, place: Place) -> bool:
-        """Whether the results of this place are needed no more: all that follows from it is durable downstream."""
-        prefix = self._prefixes.get(place.split)
-        return prefix is not None and NOWHERE.offset < place.offset < prefix
+    def under_way(self, key: bytes, besides: Path | None = None) -> bool:
+        """Whether a living process makes this call now, as a file other than ``besides`` says."""
+        with self._lock:
+            self._refresh()
+            found = [self._files.get(number) for number in self._begun.get(key, ())]
+            return any(file is not None and file.live and file.path != besides for file in found)
 
     def drop_below(self, prefixes: Mapping[int, int]) -> None:
-        """Remove the files all of whose results are below these prefixes (offset by split), or earlier ones.
+        """Remove the files all of whose results are below these prefixes (offset by split).
 
         The file that a living process writes to stays.
         """
         with self._lock:
-            for split, offset in prefixes.items():
-                self._prefixes[split] = max(offset, self._prefixes.get(split, 0))
             self._refresh(look_for_dead=True)
-            for file in [file for file in self._files.values() if self._is_dropped(file)]:
-                file.path.unlink(missing_ok=True)
+            for file in [file for file in self._files.values() if file.is_below(prefixes)]:
+                with suppress(OSError):  # it has been removed, or may not be: then it stays for the next run
+                    file.path.unlink()
                 del self._files[file.number]
                 self._dropped += file.records
             if self._dropped > len(self._where) // 2:
@@ -184,13 +197,6 @@ class JournalIndex:
         with self._lock:
             for file in self._live:
                 file.close()
-
-    def _is_dropped(self, file: _File) -> bool:
-        return (
-            not file.live
-            and file.read > 0  # else it is none of a journal
-            and all(self.is_durable(Place(split, offset)) for split, offset in file.newest.items())
-        )
 
     def _look_up(self, key: bytes) -> bytes | None:
         location = self._where.get(key)
@@ -208,12 +214,21 @@ class JournalIndex:
             dead = [file for file in self._live if not file.writer_lives()]  # before they are read for the last time
         for file in self._live:
             location = file.number << _POSITION_BITS
-            for key, position in file.grown():
-                self._where[key] = location + position
+            for header, position in file.grown():
+                if not header.is_mark:
+                    self._where[header.key] = location + position
+                if header.is_mark and header.checksum == BEGUN:
+                    self._begun.setdefault(header.key, set()).add(file.number)
+                elif files := self._begun.get(header.key):
+                    files.discard(file.number)
+                    if not files:
+                        del self._begun[header.key]
         for file in dead:
             file.ended()
         if dead:
             self._live = [file for file in self._live if file.live]
+            gone = {file.number for file in dead}
+            self._begun = {key: left for key, files in self._begun.items() if (left := files - gone)}
 
     def _find_files(self) -> None:
         try:

@@ -44,6 +44,14 @@ class Journal(Protocol):
         """The result that is kept under this key, in a tuple of one, or None."""
         ...
 
+    def begin(self, key: bytes) -> bool:
+        """Say that this call is made now. False: it is under way already, and its result may be found soon."""
+        ...
+
+    def give_up(self, key: bytes) -> None:
+        """The call has ended without a result. Another may begin."""
+        ...
+
     def keep(self, key: bytes, result: Any) -> None:
         """Keep a result. When this returns, it survives the death of the process."""
         ...

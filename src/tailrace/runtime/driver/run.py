@@ -22,6 +22,7 @@ from tailrace.policy.techniques import NODE, Tail, Techniques
 from tailrace.runtime.driver import at_exit
 from tailrace.runtime.driver.checkpoint import Checkpoint
 from tailrace.runtime.driver.host import Host
+from tailrace.runtime.driver.run_journals import RunJournals
 from tailrace.runtime.driver.server import CoordinatorServer, Place
 from tailrace.runtime.driver.unfinished_work import describe_unfinished
 from tailrace.runtime.options import RunSettings
@@ -58,8 +59,14 @@ class HostedRun(Run):
         self._link_scope = options.link_scope
         _warn_of_useless_send_order(plan, options.tail, self._link_scope)
         try:
-            self._server = CoordinatorServer(plan, options, host, checkpoint, self.runId, place)
+            self._journals = RunJournals(plan)
         except BaseException:
+            checkpoint.close()
+            raise
+        try:
+            self._server = CoordinatorServer(self._journals.plan, options, host, checkpoint, self.runId, place)
+        except BaseException:
+            self._journals.release(finished=False)
             checkpoint.close()
             raise
         self._recent: deque[dict[str, Any]] = deque(maxlen=KEPT)
@@ -229,8 +236,12 @@ class HostedRun(Run):
                 error = self._server.error
                 cause = None if error is None else headline(error)
                 self._recent.append({**self._server.progress(), "error": cause})
+                self._journals.warn_of_hosts(
+                    [worker["host"] for worker in self._recent[-1]["workers"] if worker["host"]]
+                )
         finally:
             self._server.wait(None)
+            self._journals.release(finished=self._server.error is None)
             self._ended.set()
             if self._server.error is None:
                 at_exit.forget(self)

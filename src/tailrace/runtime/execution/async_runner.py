@@ -144,6 +144,9 @@ class AsyncRunner(Runner):
     async def _make_call(self, maker: CallMaker, call: Call) -> None:
         running_call.set(self._label)
         call.started_ns = system_clock()
+        if not maker.is_needed(call):
+            self._task.left_over(call)
+            return
         result, error = await maker.make(call)
         if error is None:
             self._task.finished(call, result)

@@ -24,6 +24,10 @@ from tailrace.runtime.links.peers import Peers
 class CallMaker(Protocol):
     """Makes the calls of one task whose operator has ``calls=…``."""
 
+    def is_needed(self, call: Call) -> bool:
+        """Whether the result of a call may still be needed. If not, the task goes on as if there were no results."""
+        ...
+
     async def make(self, call: Call) -> tuple[Any, BaseException | None]:
         """Make a call. Returns its result, or the error that it failed with for good. What it raises ends the run."""
         ...

@@ -22,7 +22,7 @@ from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import WorkerContext, assemble
 from tailrace.core.feedback.budget import FeedbackBudget
 from tailrace.core.plan.plan import Plan
-from tailrace.core.protocol.messages import Alive, Assign, Drain, Failed, Members, Registered, Techniques
+from tailrace.core.protocol.messages import Alive, Assign, Committed, Drain, Failed, Members, Registered, Techniques
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.core.send_order.uplink_budget import UplinkBudget
@@ -57,6 +57,7 @@ from tailrace.runtime.worker.opening import Opener
 from tailrace.runtime.worker.recorder import Recorder, describe
 from tailrace.runtime.worker.runners import Runners
 from tailrace.runtime.worker.services import Services
+from tailrace.runtime.worker.task_journals import TaskJournals
 from tailrace.topology import Kind
 
 HELD_S = 8.0
@@ -98,6 +99,7 @@ class WorkerProcess:
         self._lease_s = RunSettings().lease_s  # the longest silence of the driver before this process exits
         self._driver_calls = DriverCalls(self._connection, self._lease_s, orphaned)
         self._opener: Opener | None = None
+        self._journals: TaskJournals | None = None
         self._recorder: Recorder | None = None
         self._failed = False
         self._stuck = StuckCalls(self._detach, self._services.say)
@@ -177,6 +179,8 @@ class WorkerProcess:
                         self._stuck.draining = True
                     if isinstance(command.message, Techniques):
                         self._switch(command.message.tail)
+                    if isinstance(command.message, Committed) and self._journals is not None:
+                        self._journals.committed(command.message.offsets)
                     for host in self._services.hosts.values():
                         host.handle(command.message)
                 case Reply():
@@ -248,6 +252,8 @@ class WorkerProcess:
             self._say_no_ring(why)
         job = setup.job_id, setup.elapsed_ns, setup.first_epoch
         opener = self._opener = Opener(plan, self.worker, self.epoch, *job, self._driver_calls.call)
+        journals = TaskJournals(plan, self.epoch)
+        opener.open_journal = journals.open
         if options.record is not None:
             header = describe(plan, setup.job_id, self.worker, self.epoch, system_clock)
             self._recorder = Recorder(str(options.record), header, plan, system_clock, self._say_no_recording)
@@ -279,6 +285,8 @@ class WorkerProcess:
             for reader in bodies.readers.values():
                 if hasattr(reader, "wake_by"):
                     reader.wake_by(host.request_turn)
+        journals.committed({split: position.offset for split, position in assign.starts.items()})
+        self._journals = journals
         runners = self._runners = Runners(self.runner_failed)
         pools = Pools(
             self._services, plan, setup.job_id, hosts, context.queues, runners.shared, runners.new, self._say_no_queue

@@ -7,21 +7,20 @@ from random import Random
 from typing import Any
 
 from tailrace.calls import Limit
+from tailrace.core.emissions import is_hedge
 from tailrace.core.plan.plan import OperatorPlan
 from tailrace.core.tasks.open_bundle import Call
 from tailrace.core.tasks.stages import as_results
 from tailrace.metrics.counters import TaskCounters
 from tailrace.runtime.calls.caller import Caller
-from tailrace.runtime.calls.ports import Journal, LimitClient
+from tailrace.runtime.calls.ports import LimitClient
+from tailrace.runtime.worker.task_journals import TaskJournal
 from tailrace.topology import Role, is_async
 
 OpenLimit = Callable[[Limit], LimitClient]
 """Finds a limit. It is called in the event loop of the task."""
 
-KeyOf = Callable[[Call], bytes]
-"""What identifies a call in the journal."""
-
-OpenJournal = Callable[[OperatorPlan, int], tuple[Journal, KeyOf]]
+OpenJournal = Callable[[OperatorPlan, int], TaskJournal]
 """Opens the journal of a task, which is given by its operator and number."""
 
 
@@ -34,23 +33,25 @@ class TaskCalls:
         label: str,
         function: Callable[[Any], Any],
         limit: LimitClient | None,
-        journal: tuple[Journal, KeyOf] | None,
+        journal: TaskJournal | None,
     ) -> None:
         calls = operator.operator.calls
         assert calls is not None, operator
         asynchronous = is_async(operator.operator.body)
         if operator.operator.role is Role.FLAT_MAP:
             function = _listing_later(function) if asynchronous else _listing(function)
-        self._key_of: KeyOf | None = None
-        kept: Journal | None = None
-        if journal is not None:
-            kept, self._key_of = journal
+        self._journal = journal
+        kept = None if journal is None else journal.results
         self._caller = Caller(
             function, calls, asynchronous=asynchronous, name=label, rng=Random(), limit=limit, journal=kept
         )
 
+    def is_needed(self, call: Call) -> bool:
+        return self._journal is None or not self._journal.is_durable(call)
+
     async def make(self, call: Call) -> tuple[Any, BaseException | None]:
-        outcome = await self._caller.call((call.value,), None if self._key_of is None else self._key_of(call))
+        key = None if self._journal is None else self._journal.key_of(call)
+        outcome = await self._caller.call((call.value,), key, race=is_hedge(call.bundle.emission))
         call.started_ns += outcome.limit_wait_ns  # to wait for the limit is no work
         return outcome.value, outcome.error
 

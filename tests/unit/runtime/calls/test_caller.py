@@ -66,6 +66,12 @@ class DictJournal:
     def find(self, key: bytes) -> tuple[Any] | None:
         return (self.kept[key],) if key in self.kept else None
 
+    def begin(self, key: bytes) -> bool:
+        return True
+
+    def give_up(self, key: bytes) -> None:
+        pass
+
     def keep(self, key: bytes, result: Any) -> None:
         self.kept[key] = result
 

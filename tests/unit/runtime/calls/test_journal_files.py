@@ -234,6 +234,41 @@ def test_a_foreign_file_with_our_suffix_is_named_and_left_alone(
     assert (tmp_path / "other.results").exists()
 
 
+# -- calls under way
+
+
+def test_of_two_tasks_one_makes_a_call_and_the_other_finds_its_result(journal: FileJournal, tmp_path: Path) -> None:
+    other = open_journal(tmp_path, "geocode-1-e1", owner=OWNER)
+    key = journal_key("a")
+    assert journal.begin(key)
+    assert not other.begin(key)
+    assert not journal.begin(key)
+    assert other.begin(journal_key("b"))
+    journal.give_up(key)
+    assert other.begin(key)
+    assert not journal.begin(key)
+    other.keep(key, "result")
+    assert journal.find(key) == ("result",)
+    other.close()
+
+
+def test_a_call_under_way_outlasts_the_file_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_files, "SEGMENT_BYTES", 100)
+    one, other = (open_journal(tmp_path, f"score-{task}", owner=OWNER, keep=False) for task in range(2))
+    long = tuple_key("score", Place(5, 0), 1, "x")
+    assert one.begin(long)
+    for offset in range(1, 20):
+        one.keep(tuple_key("score", Place(5, offset), 1, "x"), "result")
+    one.drop_below({5: 100})
+    other._index._looked_s = 0.0
+    assert not other.begin(long)
+    one._end_file()  # as when its process ends
+    other._index._looked_s = 0.0
+    assert other.begin(long)
+    one.close()
+    other.close()
+
+
 # -- dropping
 
 
@@ -256,6 +291,18 @@ def test_files_are_dropped_when_all_their_results_are_below_the_prefix(
     journal.drop_below({5: 100})
     journal.close()
     assert files_in(tmp_path) == []
+
+
+def test_a_run_that_begins_below_an_earlier_one_in_the_same_process_drops_nothing_that_it_needs(tmp_path: Path) -> None:
+    key = tuple_key("score", Place(5, 3), 1, "x")
+    earlier = open_journal(tmp_path, "score-0-e1", owner=OWNER, keep=False)
+    earlier.drop_below({5: 100})
+    earlier.close()
+    later = open_journal(tmp_path, "score-0-e2", owner=OWNER, keep=False)
+    assert not later.is_durable(Place(5, 3)), "its tuple would be lost"
+    later.keep(key, "result")
+    later.close()
+    assert open_journal(tmp_path, "score-0-e3", owner=OWNER, keep=False).find(key) == ("result",)
 
 
 def test_what_is_kept_for_good_is_never_dropped(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 _log = logging.getLogger(__name__)
 _MOUNTS = Path("/proc/mounts")
+_LOCAL = {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
 
 
 def warn_of_cached_names(directory: Path) -> None:
@@ -33,10 +34,26 @@ def warn_of_cached_names(directory: Path) -> None:
 
 def mount_with_cached_names(path: Path, mounts: str) -> Path | None:
     """The NFS mount that holds the path, if it caches names; otherwise None. ``mounts``: the text of /proc/mounts."""
-    found, cached = Path("/"), False
+    mount, kind, options = _mount_of(path, mounts)
+    return mount if kind in ("nfs", "nfs4") and "noac" not in options.split(",") else None
+
+
+def local_file_system(directory: Path) -> str | None:
+    """The kind of file system that holds a folder, if that is one that other machines do not see; otherwise None."""
+    try:
+        mounts = _MOUNTS.read_text()
+    except OSError:  # not on Linux
+        return None
+    _, kind, _ = _mount_of(directory.resolve(), mounts)
+    return kind if kind in _LOCAL else None
+
+
+def _mount_of(path: Path, mounts: str) -> tuple[Path, str, str]:
+    """The mount that holds the path, its kind, and its options."""
+    found, found_kind, found_options = Path("/"), "", ""
     for line in mounts.splitlines():
         _, place, kind, options, *_ = line.split(" ")
         mount = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), place))
         if path.is_relative_to(mount) and len(mount.parts) >= len(found.parts):  # a later one hides those below it
-            found, cached = mount, kind in ("nfs", "nfs4") and "noac" not in options.split(",")
-    return found if cached else None
+            found, found_kind, found_options = mount, kind, options
+    return found, found_kind, found_options
