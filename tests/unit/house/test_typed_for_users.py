@@ -107,6 +107,7 @@ assert_type(words.map("count", Count, grouping=tr.fields(lambda word: word), sta
 assert_type(words.map("look_up", partial(LookUp, "path"), concurrency=8), tr.Stream[float])
 assert_type(words.map("ask", partial(ask, 80)), tr.Stream[bytes])
 assert_type(words.map("len", len), tr.Stream[int])
+assert_type(words.map("slow", len, calls=tr.Calls(timeout_s=2, retries=3)), tr.Stream[int])
 assert_type(words.map("parse", int), tr.Stream[int])
 assert_type(words.map("lambda", lambda word: word.upper()), tr.Stream[str])
 assert_type(words.map("untyped", untyped), tr.Stream[Any])
