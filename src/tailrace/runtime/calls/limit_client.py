@@ -100,6 +100,7 @@ class _Client:
         if waiting in started:
             return _Permit(self, cost)
         future = self._futures[waiting] = self._loop.create_future()
+        self._begin_patience()
         try:
             await future
         except asyncio.CancelledError:
@@ -203,11 +204,19 @@ class _Client:
             self._lost()
 
     def _lost(self) -> None:
-        self._patience = self._loop.call_later(PATIENCE_S, self._out_of_patience)
         self._connecting = self._loop.create_task(self._connect())
+        if self._futures:
+            self._begin_patience()
+
+    def _begin_patience(self) -> None:
+        """Calls wait from now on. Before that the loop may have stood still, and the server may be there already."""
+        if self._link is None and self._patience is None:
+            self._patience = self._loop.call_later(PATIENCE_S, self._out_of_patience)
 
     def _out_of_patience(self) -> None:
         self._patience = None
+        if self._closed or self._link is not None:
+            return
         assert self._server is not None
         self._tasks = max(self._tasks, self._holder.clients)
         self._say_divided(f"the driver cannot be reached at {self._server.host}:{self._server.port}")
