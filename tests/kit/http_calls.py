@@ -20,11 +20,12 @@ class Service:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._idle: list[Connection] = []
+        self._idle: dict[int, list[Connection]] = {}  # by event loop: several tasks of a worker may share this object
 
     async def call(self, value: object) -> object:
-        if self._idle:
-            reader, writer = self._idle.pop()
+        idle = self._idle.setdefault(id(asyncio.get_running_loop()), [])
+        if idle:
+            reader, writer = idle.pop()
         else:
             reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         writer.write(b"GET / HTTP/1.1\r\nHost: service\r\n\r\n")
@@ -32,7 +33,7 @@ class Service:
         lines = head.decode().split("\r\n")
         headers = dict(line.split(": ", 1) for line in lines[1:] if line)
         await reader.readexactly(int(headers["Content-Length"]))
-        self._idle.append((reader, writer))
+        idle.append((reader, writer))
         if lines[0].split(" ")[1] == "429":
             raise tr.RetryAfter(float(headers["Retry-After"]))
         return value

@@ -18,6 +18,7 @@ import cloudpickle
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.connector import DriverSink
 from tailrace.core.failures import traceback_of
+from tailrace.core.plan.call_limits import limits_of
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol import coordinator as core
 from tailrace.core.protocol.messages import (
@@ -33,6 +34,7 @@ from tailrace.core.protocol.messages import (
 )
 from tailrace.errors import Fenced, TailraceError
 from tailrace.policy.techniques import Tail
+from tailrace.runtime.calls.limit_server import limit_address
 from tailrace.runtime.driver.checkpoint import Checkpoint
 from tailrace.runtime.driver.checkpoint_writer import CheckpointWriter
 from tailrace.runtime.driver.display import Display
@@ -108,6 +110,8 @@ class CoordinatorServer:
         )
         self._tail = options.tail  # what the user asked for last; workers may not have switched yet
         self._place = place
+        limits = limits_of(plan)
+        self._limits = limit_address(*limits, bind=place.bind, address=place.address) if limits else None
         raise_file_limit()
         self._secret = new_secret()
         self._listener = socket.create_server((place.bind, 0), backlog=BACKLOG)
@@ -259,7 +263,7 @@ class CoordinatorServer:
                     if isinstance(command.message, Assign):
                         elapsed_ns = system_clock() - self._begun_ns if self._begun_ns else 0
                         job_id, first_epoch = self._checkpoint.job_id, self._first_epoch
-                        setup = Setup(self._plan_bytes, self._options, job_id, elapsed_ns, first_epoch)
+                        setup = Setup(self._plan_bytes, self._options, job_id, elapsed_ns, first_epoch, self._limits)
                         self._connections.send(command.worker, command.epoch, setup)
                     self._connections.send(command.worker, command.epoch, command.message)
                 case Persist():

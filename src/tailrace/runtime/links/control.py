@@ -42,6 +42,7 @@ class Setup:
     job_id: str
     elapsed_ns: int  # since sources first began; 0 unless this is a restart
     first_epoch: int  # of this run
+    limits: Any = None  # the address of the driver's limits, if calls of the plan have any
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from random import Random
 from tailrace.clock import SECOND_NS, system_clock
 from tailrace.core.assembly import WorkerContext, assemble
 from tailrace.core.feedback.budget import FeedbackBudget
+from tailrace.core.plan.call_limits import tasks_of
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.messages import Alive, Assign, Committed, Drain, Failed, Members, Registered, Techniques
 from tailrace.core.protocol.sightings import Sightings
@@ -31,6 +32,7 @@ from tailrace.errors import Fenced, TailraceError, shorten
 from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.techniques import NODE, Tail
 from tailrace.ring.segment import sweep, sweep_own
+from tailrace.runtime.calls.limit_client import open_limit
 from tailrace.runtime.execution.stuck_calls import StuckCalls
 from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.runtime.links.auth import dial
@@ -252,6 +254,7 @@ class WorkerProcess:
             self._say_no_ring(why)
         job = setup.job_id, setup.elapsed_ns, setup.first_epoch
         opener = self._opener = Opener(plan, self.worker, self.epoch, *job, self._driver_calls.call)
+        opener.open_limit = lambda limit: open_limit(limit, setup.limits, tasks=tasks_of(plan, limit))
         journals = TaskJournals(plan, self.epoch)
         opener.open_journal = journals.open
         if options.record is not None:
