@@ -16,8 +16,9 @@ def main() -> None:
         sys.exit("tailrace.runtime is started by Tailrace itself; to run a topology, call topology.run()")
     said = json.load(sys.stdin)
     host, port = said["address"]
+    limits = said["limits"] and (*said["limits"][:2], bytes.fromhex(said["limits"][2]))
     try:
-        serve(Bootstrap((host, port), bytes.fromhex(said["secret"]), said["worker"], said["epoch"]))
+        serve(Bootstrap((host, port), bytes.fromhex(said["secret"]), said["worker"], said["epoch"], limits))
     except (OSError, ProtocolError):
         orphaned()
     os._exit(0)  # a normal exit would wait for threads that are still in user code

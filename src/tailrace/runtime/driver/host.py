@@ -65,6 +65,7 @@ class SubprocessHost:
                 "secret": bootstrap.secret.hex(),
                 "worker": bootstrap.worker,
                 "epoch": bootstrap.epoch,
+                "limits": bootstrap.limits and (*bootstrap.limits[:2], bootstrap.limits[2].hex()),
             }
         )
         assert process.stdin is not None

@@ -10,7 +10,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import cloudpickle
@@ -263,7 +263,7 @@ class CoordinatorServer:
                     if isinstance(command.message, Assign):
                         elapsed_ns = system_clock() - self._begun_ns if self._begun_ns else 0
                         job_id, first_epoch = self._checkpoint.job_id, self._first_epoch
-                        setup = Setup(self._plan_bytes, self._options, job_id, elapsed_ns, first_epoch, self._limits)
+                        setup = Setup(self._plan_bytes, self._options, job_id, elapsed_ns, first_epoch)
                         self._connections.send(command.worker, command.epoch, setup)
                     self._connections.send(command.worker, command.epoch, command.message)
                 case Persist():
@@ -287,7 +287,8 @@ class CoordinatorServer:
 
     def _start_worker(self, command: StartWorker) -> None:
         address = (self._place.address, self._listener.getsockname()[1])
-        bootstrap = Bootstrap(address, self._secret, command.worker, command.epoch)
+        limits = None if self._limits is None else astuple(self._limits)
+        bootstrap = Bootstrap(address, self._secret, command.worker, command.epoch, limits)
         try:
             self._host.start(bootstrap, self._on_process_exit)
         except OSError as error:  # out of files, threads or processes, perhaps temporarily

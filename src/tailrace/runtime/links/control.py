@@ -31,6 +31,7 @@ class Bootstrap:
     secret: bytes = field(repr=False)
     worker: int
     epoch: int
+    limits: tuple[str, int, bytes] | None = field(default=None, repr=False)  # host, port and secret of the call limits
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,6 @@ class Setup:
     job_id: str
     elapsed_ns: int  # since sources first began; 0 unless this is a restart
     first_epoch: int  # of this run
-    limits: Any = None  # the address of the driver's limits, if calls of the plan have any
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.techniques import NODE, Tail
 from tailrace.ring.segment import sweep, sweep_own
 from tailrace.runtime.calls.limit_client import open_limit
+from tailrace.runtime.calls.limit_server import LimitAddress
 from tailrace.runtime.execution.stuck_calls import StuckCalls
 from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.runtime.links.auth import dial
@@ -84,6 +85,7 @@ class WorkerProcess:
         self.worker = bootstrap.worker
         self.epoch = bootstrap.epoch
         secret = bootstrap.secret
+        self._limits = None if bootstrap.limits is None else LimitAddress(*bootstrap.limits)
         self._core = Worker(self.worker, self.epoch, Sightings(threading.Lock()))
         self._logs = logs
         hello = {"role": "worker", "worker": self.worker, "epoch": self.epoch}
@@ -254,7 +256,7 @@ class WorkerProcess:
             self._say_no_ring(why)
         job = setup.job_id, setup.elapsed_ns, setup.first_epoch
         opener = self._opener = Opener(plan, self.worker, self.epoch, *job, self._driver_calls.call)
-        opener.open_limit = lambda limit: open_limit(limit, setup.limits, tasks=tasks_of(plan, limit))
+        opener.open_limit = lambda limit: open_limit(limit, self._limits, tasks=tasks_of(plan, limit))
         journals = TaskJournals(plan, self.epoch)
         opener.open_journal = journals.open
         if options.record is not None:

@@ -114,5 +114,5 @@ def test_a_sealed_message_cannot_be_repeated_or_left_out(ends: tuple[socket.sock
 
 
 def test_a_bootstrap_does_not_show_the_secret() -> None:
-    bootstrap = Bootstrap(("there", 1), b"the secret", 0, 1)
+    bootstrap = Bootstrap(("there", 1), b"the secret", 0, 1, ("there", 2, b"another secret"))
     assert "secret" not in repr(bootstrap) and "epoch=1" in repr(bootstrap)
