@@ -31,6 +31,10 @@ GATHER_S = 0.002
 """How long requests that no call waits for are gathered into one message."""
 
 
+_said: set[str] = set()
+"""Limits of which this process has said that it cannot share them. It may have thousands of tasks, one by one."""
+
+
 def open_limit(limit: Limit, server: LimitAddress | None, *, tasks: int = 1) -> LimitClient:
     """A client of a limit, for the running event loop. It must be closed.
 
@@ -78,7 +82,6 @@ class _Client:
         self._flush: asyncio.Handle | None = None
         self._flush_soon = False
         self._error: OptionError | None = None
-        self._said = False
         self._patience: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._closed = False
@@ -223,8 +226,8 @@ class _Client:
         self._go_on_alone()
 
     def _say_divided(self, why: str) -> None:
-        if not self._said:
-            self._said = True
+        if self._limit.name not in _said:
+            _said.add(self._limit.name)
             logger.warning(
                 "a limit is not shared, each task keeps its part of it: limit=%s tasks=%d cause=%s",
                 *(self._limit.name, self._tasks, why),
