@@ -1,4 +1,4 @@
-"""Time is integer monotonic nanoseconds, and whoever decides something is handed it."""
+"""Time is integer monotonic nanoseconds. Code that makes decisions gets it as an argument."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ def _conclude(run: Run, verdict: Verdict, code: int, out: Path | None, console: 
         )
     if progress["stateLost"]:
         lost = ", ".join(progress["stateLost"])
-        _print(console, f"state is kept in memory only: a task of {lost} began to count anew")
+        _print(console, f"state is kept in memory only: a task of {lost} started again from zero")
     words = ", ".join(f"{word} {count:,}" for word, count in verdict.most_frequent)
     _print(console, f"most frequent, counted from the files: {words or 'nothing'}")
     _print(console, f"files: {out}" if out else "files: in a temporary folder, removed now; --out DIR keeps them")

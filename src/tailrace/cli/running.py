@@ -51,7 +51,7 @@ FILE_MODULE = "__tailrace_file__"  # not importable by workers, so that the file
 @click.option(
     "--state",
     type=click.Choice(["restart"]),
-    help="Let operators with state begin anew where a checkpoint is resumed, which holds none.",
+    help="Start stateful operators with empty state when a checkpoint is resumed: it holds no state.",
 )
 @click.option(
     "--record",

@@ -84,7 +84,9 @@ class RunSettings:
                 continue
             if field.name == "link_scope":
                 if value not in (WORKER, NODE):
-                    raise OptionError(f"nobody's link: link_scope={shorten(value)}: did you mean 'worker' or 'node'?")
+                    raise OptionError(
+                        f"unknown link scope: link_scope={shorten(value)}: did you mean 'worker' or 'node'?"
+                    )
                 continue
             if field.name == "link_mbps" and value is None:
                 continue

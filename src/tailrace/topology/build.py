@@ -1,6 +1,6 @@
 """How a topology is written down: operators are declared on the streams they consume, and checked at once.
 
-A topology knows nothing about how it runs. Whoever can run one registers with ``set_launcher``.
+A topology knows nothing about how it runs. The code that can run one registers with ``set_launcher``.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class Topology:
         self.validate()
         if _launcher is None:
             raise TopologyError(
-                f"nobody can run a topology yet: topology={self.name} launcher=None: did you forget import tailrace?"
+                f"nothing can run a topology yet: topology={self.name} launcher=None: did you forget import tailrace?"
             )
         if "workers" in options and options["workers"] is None:
             del options["workers"]

@@ -163,7 +163,7 @@ def check_edge(operators: Mapping[str, Operator], edges: list[Edge], edge: Edge)
 
 
 def _check_load_aware(operator: Operator, grouping: str) -> None:
-    """Whoever needs a tuple in a certain task cannot have it sent to whichever is free."""
+    """Refuse a grouping by load into an operator that needs each tuple in a certain task."""
     if operator.role is Role.SINK and operator.body.committing:
         raise TopologyError(
             "a sink that commits must get a replayed tuple in the task that knows it, so load cannot decide: "

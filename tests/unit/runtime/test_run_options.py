@@ -36,7 +36,7 @@ from tailrace.topology import RunOptions
         ({"record": ""}, "not a folder: record=''; did you mix two options up?"),
         ({"workers": 10**9}, "too many workers: workers=1000000000 most=1024; did you mean tasks?"),
         ({"link_mbps": 0}, "option must be a positive number: link_mbps=0; did you mix two up?"),
-        ({"link_scope": "rack"}, "nobody's link: link_scope='rack': did you mean 'worker' or 'node'?"),
+        ({"link_scope": "rack"}, "unknown link scope: link_scope='rack': did you mean 'worker' or 'node'?"),
         (
             {"link_scope": "node"},
             "a node's link without a limit: link_scope='node': how much is it, link_mbps=…?",

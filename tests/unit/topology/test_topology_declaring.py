@@ -245,7 +245,7 @@ def test_run_without_a_launcher(topology: Topology, lines: Stream, launches: lis
     set_launcher(None)
     lines.sink("out", AnySink())
     assert text_of(topology.run) == (
-        "nobody can run a topology yet: topology=enrich launcher=None: did you forget import tailrace?"
+        "nothing can run a topology yet: topology=enrich launcher=None: did you forget import tailrace?"
     )
 
 

@@ -58,7 +58,7 @@ class Checkpoint:
         if not restart:
             raise OptionError(
                 f"a checkpoint holds no state: checkpoint={self._folder} stateful={', '.join(names)}; "
-                "shall it begin anew from the middle of the stream? Say state='restart'"
+                "shall operators start with empty state in the middle of the stream? Say state='restart'"
             )
         return names
 

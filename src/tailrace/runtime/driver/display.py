@@ -77,7 +77,7 @@ class Display:
 
     def _report_dropped(self) -> None:
         if self._dropped:
-            self._lines.append((0, "", f"… {self._dropped:,} more lines were dropped: nobody took them"))
+            self._lines.append((0, "", f"… {self._dropped:,} more lines were dropped: standard output was blocked"))
             self._dropped = 0
 
     # -- the thread

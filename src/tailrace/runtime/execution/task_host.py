@@ -248,7 +248,7 @@ class TaskHost:
                 receiving.process_pending()
                 self._sender.flush_feedback()  # before all else: the sender may wait for it
         if task.notified:
-            self._wake_told(task.notified)
+            self._wake_notified(task.notified)
         self._flush()
         shared = self.shared_input
         if shared is None:
@@ -279,10 +279,10 @@ class TaskHost:
         runnable = task.runnable
         return receiving.due(not runnable) and not (receiving.arrivals_can_wait and task.tap is None and runnable)
 
-    def _wake_told(self, told: set[Task]) -> None:
+    def _wake_notified(self, notified: set[Task]) -> None:
         """Wake tasks whose tuples have been run here: they have feedback to send."""
-        while told:
-            mailbox = self._services.mailbox_of(told.pop().number)
+        while notified:
+            mailbox = self._services.mailbox_of(notified.pop().number)
             if mailbox is not None:
                 mailbox.wake()
 

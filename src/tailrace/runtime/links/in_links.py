@@ -184,4 +184,4 @@ class DeferredLinks(InLinks):
         return not self.needs_acks_now or all(link.ask_for_signal() for link in self._links)
 
     def awake(self) -> None:
-        """Nothing to undo: whatever comes while the loop is awake is read before it sleeps."""
+        """Nothing to undo: the owner reads its links before it sleeps again."""

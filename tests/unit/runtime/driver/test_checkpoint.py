@@ -144,7 +144,7 @@ def test_a_checkpoint_holds_no_state(tmp_path: Path) -> None:
     resumed = Checkpoint(tmp_path, stateful("a", "B", "C"))
     text = (
         f"a checkpoint holds no state: checkpoint={tmp_path} stateful=B, C; "
-        "shall it begin anew from the middle of the stream? Say state='restart'"
+        "shall operators start with empty state in the middle of the stream? Say state='restart'"
     )
     with pytest.raises(OptionError, match=f"^{re.escape(text)}$"):
         resumed.lost_state(restart=False)
