@@ -41,7 +41,7 @@ from tailrace.core.tasks.stages import (
     FlatMapStage,
     FusedEdge,
     MapStage,
-    Stage,
+    OperatorStage,
     Wiring,
 )
 from tailrace.metrics.counters import TaskCounters
@@ -219,7 +219,7 @@ class _Builder:
         task.feedback_edges[edge.index] = out
         return out
 
-    def stage(self, task: Task, number: int) -> Stage:
+    def stage(self, task: Task, number: int) -> OperatorStage:
         operator = self._plan.operators[self._plan.operator_of[number]]
         wiring = self.wiring(task, number)
         if operator.operator.role is Role.SINK:
@@ -229,7 +229,7 @@ class _Builder:
         observer = self._context.observer
         return stage if observer is None else observer.stage(task, number, stage, wiring)
 
-    def _sink(self, task: Task, operator: OperatorPlan, writer: Writer, wiring: Wiring) -> Stage:
+    def _sink(self, task: Task, operator: OperatorPlan, writer: Writer, wiring: Wiring) -> OperatorStage:
         if not operator.committing:
             return CallSinkStage(writer.write, wiring)
         committing = cast(CommittingWriter, writer)
@@ -292,7 +292,7 @@ def open_log(writer: CommittingWriter, plan: Plan, positions: Mapping[int, Posit
     return SinkLog(prefixes, marks)
 
 
-_STAGES: dict[Role, Callable[[Callable[[Any], Any], Wiring], Stage]] = {
+_STAGES: dict[Role, Callable[[Callable[[Any], Any], Wiring], OperatorStage]] = {
     Role.MAP: MapStage,
     Role.FLAT_MAP: FlatMapStage,
     Role.FILTER: FilterStage,

@@ -39,7 +39,7 @@ class _Written:
         self.write = rows.append
 
 
-class Stage:
+class Pipeline:
     """Sources, tasks with a sink fused to each, and what is on its way between them, in order for each pair."""
 
     def __init__(self, grouping: Grouping, held_limit: int, seed: int) -> None:
@@ -140,7 +140,7 @@ class Stage:
         return sum(task.ledger.pending + (not task.exhausted) for task in self.sources)
 
 
-ACTIONS = (Stage.emit, Stage.arrive, Stage.hear, Stage.run, Stage.renew)
+ACTIONS = (Pipeline.emit, Pipeline.arrive, Pipeline.hear, Pipeline.run, Pipeline.renew)
 STEPS = st.lists(st.tuples(st.sampled_from(range(len(ACTIONS))), st.integers(0, 29)), max_size=120)
 
 
@@ -150,14 +150,14 @@ STEPS = st.lists(st.tuples(st.sampled_from(range(len(ACTIONS))), st.integers(0, 
 def test_every_tuple_is_run_once_and_acknowledged(
     which: int, held_limit: int, steps: Sequence[tuple[int, int]]
 ) -> None:
-    stage = Stage(GROUPINGS[which], held_limit, len(steps))
+    pipeline = Pipeline(GROUPINGS[which], held_limit, len(steps))
     for action, number in steps:
-        ACTIONS[action](stage, number)
-    stage.finish()
+        ACTIONS[action](pipeline, number)
+    pipeline.finish()
     expected = Counter(("s", str(split), offset) for split in range(SENDERS) for offset in range(ROOTS))
-    assert Counter(stage.rows) == expected
-    assert not any(line.held for source in stage.sources for line in source.feedback_edges.values())
-    for task in stage.workers:
+    assert Counter(pipeline.rows) == expected
+    assert not any(line.held for source in pipeline.sources for line in source.feedback_edges.values())
+    for task in pipeline.workers:
         assert task.feedback_receiver is not None
         task.feedback_receiver.process_pending()
         assert not task.feedback_receiver._queued, "halves were told of other tuples than came"

@@ -31,7 +31,7 @@ from tailrace.core.protocol.messages import Committed, Flush, FromWorker, Member
 from tailrace.core.queues.shared import SharedQueue, Tap
 from tailrace.core.routing.router import DisjointHalvesEdge, Lane
 from tailrace.core.tasks.commit_sink import CommitSinkStage
-from tailrace.core.tasks.stages import Stage, Wiring
+from tailrace.core.tasks.stages import OperatorStage, Wiring
 from tailrace.errors import ProtocolError, TailraceError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy.techniques import Tail
@@ -286,7 +286,7 @@ def _taken_from(queue: BundleQueue) -> list[Any]:
 class PlainTask(Task):
     """A task whose leader takes tuples one by one."""
 
-    stage: Stage
+    stage: OperatorStage
 
     def run(self, budget_ns: int) -> None:
         if self.tap is not None:

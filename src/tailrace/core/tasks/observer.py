@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tailrace.core.protocol.ledger import Root
     from tailrace.core.tasks.base import Task
     from tailrace.core.tasks.open_bundle import Call, OpenBundle
-    from tailrace.core.tasks.stages import Stage, Wiring
+    from tailrace.core.tasks.stages import OperatorStage, Wiring
 
 
 class CallObserver(Protocol):
@@ -26,7 +26,7 @@ class TaskObserver(Protocol):
     Law: the stage that ``stage`` returns in place of another returns what that one returns.
     """
 
-    def stage(self, task: Task, number: int, stage: Stage, wiring: Wiring) -> Stage: ...
+    def stage(self, task: Task, number: int, stage: OperatorStage, wiring: Wiring) -> OperatorStage: ...
 
     def calls(self, task: Task, number: int) -> CallObserver: ...
 

@@ -31,7 +31,7 @@ DEAD_LETTER_INDEX = 0xDEAD
 """The output index of a dead letter, for its lineage. No result of a call has such a high index."""
 
 
-class Stage(Protocol):
+class OperatorStage(Protocol):
     """Runs the tuples of a bundle through one operator.
 
     Law: ``run`` returns the exclusive or of the ack ids of exactly the bundles it made.
@@ -232,7 +232,7 @@ class CallSinkStage:
 class FusedEdge(OutEdge):
     """An outgoing edge to a stage in the same task: a plain call."""
 
-    def __init__(self, edge: EdgePlan, stage: Stage) -> None:
+    def __init__(self, edge: EdgePlan, stage: OperatorStage) -> None:
         self._salt = edge.salt
         self._lineages = edge.lineages
         self._run = stage.run

@@ -57,8 +57,8 @@ class Reply(NamedTuple):
     time_share: float = 0.0
 
 
-class Stage(Enum):
-    """States of the chooser."""
+class SchedulerState(Enum):
+    """States of the paper's scheduler S, in its words."""
 
     ROUND_ROBIN = "ROUND_ROBIN"
     SEND_ALL = "SEND_ALL"
@@ -77,7 +77,7 @@ class OsgChooser(FeedbackChooser):
         self._resync_after = resync_after
         self._since_sync = 0
         self._contents: list[Cells | None] = [None] * tasks
-        self.stage = Stage.ROUND_ROBIN
+        self.state = SchedulerState.ROUND_ROBIN
         self.epoch = 0
         self._tasks = tasks
         self._key = key
@@ -100,15 +100,15 @@ class OsgChooser(FeedbackChooser):
 
     def _choose(self, position: int, cells: tuple[int, ...]) -> int:
         cumulated = self._cumulated_ns
-        if self.stage is Stage.ROUND_ROBIN:
+        if self.state is SchedulerState.ROUND_ROBIN:
             task = self._turn
             self._turn = (task + 1) % self._tasks
             return task
-        if self._resync_after and self.stage is Stage.RUN:
+        if self._resync_after and self.state is SchedulerState.RUN:
             self._since_sync += 1
             if self._since_sync >= self._resync_after:
                 self._send_all()
-        if self.stage is Stage.SEND_ALL:
+        if self.state is SchedulerState.SEND_ALL:
             task = self._turn
             self._turn += 1
         else:
@@ -118,20 +118,20 @@ class OsgChooser(FeedbackChooser):
         cost_ns = estimates.of(cells)
         cumulated[task] += cost_ns
         self.estimated.add(cost_ns)
-        if self.stage is Stage.SEND_ALL:
+        if self.state is SchedulerState.SEND_ALL:
             self.attached.append((position, Sync(self.epoch, cumulated[task])))
             if self._turn == self._tasks:
-                self.stage = Stage.WAIT_ALL
+                self.state = SchedulerState.WAIT_ALL
         return task
 
     def hear(self, task: int, message: Message, now_ns: int) -> Sequence[int]:
         if isinstance(message, Matrices):
             self._learn(task, message.content)
-            if self.stage is not Stage.ROUND_ROBIN or None not in self._estimates:
+            if self.state is not SchedulerState.ROUND_ROBIN or None not in self._estimates:
                 self._send_all()
         elif isinstance(message, Reply) and message.epoch == self.epoch:
             self._deltas[task] = message.delta_ns + message.time_share * now_ns
-            if self.stage is Stage.WAIT_ALL and len(self._deltas) == self._tasks:
+            if self.state is SchedulerState.WAIT_ALL and len(self._deltas) == self._tasks:
                 self._synchronize()
         return ()
 
@@ -145,7 +145,7 @@ class OsgChooser(FeedbackChooser):
             self._estimates = [Estimates(Cells.total(known), self._rows)] * self._tasks
 
     def _send_all(self) -> None:
-        self.stage = Stage.SEND_ALL
+        self.state = SchedulerState.SEND_ALL
         self.epoch += 1
         self._turn = 0
         self._deltas.clear()
@@ -154,7 +154,7 @@ class OsgChooser(FeedbackChooser):
         for task, delta_ns in self._deltas.items():
             self._cumulated_ns[task] += delta_ns
         self._since_sync = 0
-        self.stage = Stage.RUN
+        self.state = SchedulerState.RUN
 
 
 class OsgReceiver(Receiver):

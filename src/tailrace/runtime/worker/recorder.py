@@ -25,7 +25,7 @@ from tailrace.core.protocol.ledger import Root
 from tailrace.core.queues.shared import Tap
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.open_bundle import Call, OpenBundle
-from tailrace.core.tasks.stages import Lineages, Stage, Wiring
+from tailrace.core.tasks.stages import Lineages, OperatorStage, Wiring
 from tailrace.errors import OptionError
 from tailrace.metrics.recording import END, ROOTS, SUFFIX, TUPLES, block, file_name, preamble
 from tailrace.policy.hashing import stable_hash
@@ -65,7 +65,7 @@ class Recorder:
 
     # -- the interface of a TaskObserver
 
-    def stage(self, task: Task, number: int, stage: Stage, wiring: Wiring) -> Stage:
+    def stage(self, task: Task, number: int, stage: OperatorStage, wiring: Wiring) -> OperatorStage:
         if number != task.number:
             return _RecordedStage(stage, wiring.durations, self._clock, None, no_hash, self._log(number))
         self._stamp(task)
@@ -213,7 +213,7 @@ class _RecordedStage:
 
     def __init__(
         self,
-        stage: Stage,
+        stage: OperatorStage,
         durations: list[int],
         clock: Clock,
         leads: Task | None,

@@ -20,7 +20,7 @@ from tailrace.core.routing.router import Lane, LaneEdge
 from tailrace.core.tasks.base import Task
 from tailrace.core.tasks.commit_sink import CommitSinkStage
 from tailrace.core.tasks.deferred import AsyncTask
-from tailrace.core.tasks.stages import FilterStage, FlatMapStage, MapStage, Stage, Wiring
+from tailrace.core.tasks.stages import FilterStage, FlatMapStage, MapStage, OperatorStage, Wiring
 from tailrace.errors import Fenced, TailraceError, TaskError
 from tailrace.metrics.counters import TaskCounters
 from tailrace.policy import Grouping, fields, least_work, osg, partial_key, shuffle
@@ -68,7 +68,7 @@ def returner(result: Any) -> Callable[[Any], Any]:
     return lambda value: result if value == 13 else [value]
 
 
-CASES: dict[str, tuple[Callable[[Callable[[Any], Any], Wiring], Stage], Callable[[Any], Any], str]] = {
+CASES: dict[str, tuple[Callable[[Callable[[Any], Any], Wiring], OperatorStage], Callable[[Any], Any], str]] = {
     "cancelled": (MapStage, raiser(asyncio.CancelledError("mine")), "CancelledError: mine"),
     "generator exit": (MapStage, raiser(GeneratorExit("mine")), "GeneratorExit: mine"),
     "filter": (FilterStage, returner(NoTruth()), "the truth value is ambiguous"),

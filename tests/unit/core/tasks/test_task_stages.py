@@ -29,7 +29,7 @@ from tailrace.core.tasks.stages import (
     FlatMapStage,
     FusedEdge,
     MapStage,
-    Stage,
+    OperatorStage,
     Wiring,
 )
 from tailrace.errors import Fenced, TaskError
@@ -55,7 +55,7 @@ class Bench:
         self.wiring.outs = (main,)
         self.wiring.letters = (LaneEdge(edge(LETTERS, lineages), [self.letters], None, self.rng),)
 
-    def run(self, stage: Stage, values: list[Any], lineages: list[int] | None = None) -> int:
+    def run(self, stage: OperatorStage, values: list[Any], lineages: list[int] | None = None) -> int:
         """Run one bundle, and check the law of stages on it."""
         before = len(self.main.bundles) + len(self.letters.bundles)
         assert before == 0, "take the bundles first"
@@ -85,7 +85,7 @@ def fussy(value: int) -> int:
     return value * 2
 
 
-Make = Callable[[Wiring], Stage]
+Make = Callable[[Wiring], OperatorStage]
 STAGES: dict[str, Make] = {
     "map": lambda wiring: MapStage(fussy, wiring),
     "flat_map": lambda wiring: FlatMapStage(lambda value: [fussy(value)], wiring),

@@ -12,7 +12,7 @@ from tailrace.errors import OptionError, TopologyError
 from tailrace.policy import osg
 from tailrace.policy.groupings.load.cost_table import CostTable
 from tailrace.policy.groupings.load.sketch import CountMinPair, Estimates, Shape
-from tailrace.policy.groupings.osg import Matrices, OsgChooser, OsgReceiver, Reply, Stage, Sync
+from tailrace.policy.groupings.osg import Matrices, OsgChooser, OsgReceiver, Reply, SchedulerState, Sync
 
 
 def itself(value: Any) -> Any:
@@ -168,16 +168,16 @@ def test_a_sender_goes_through_the_states_of_figure_3() -> None:
     first = half.choose_many("aaaa")
     assert list(first) in ([0, 1, 0, 1], [1, 0, 1, 0])
     half.hear(0, matrices(a=10, b=1), 0)
-    assert half.stage is Stage.ROUND_ROBIN, "not before all have sent theirs"
+    assert half.state is SchedulerState.ROUND_ROBIN, "not before all have sent theirs"
     half.hear(1, matrices(a=10, b=1), 0)
-    assert half.stage is Stage.SEND_ALL
+    assert half.state is SchedulerState.SEND_ALL
     assert list(half.choose_many("aab")) == [0, 1, 0]
     assert half.attached == [(0, Sync(1, 10.0)), (1, Sync(1, 10.0))]
-    assert half.stage is Stage.WAIT_ALL
+    assert half.state is SchedulerState.WAIT_ALL
     half.hear(0, Reply(1, 100.0), 0)
-    assert half.stage is Stage.WAIT_ALL
+    assert half.state is SchedulerState.WAIT_ALL
     half.hear(1, Reply(1, 0.0), 0)
-    assert half.stage is Stage.RUN
+    assert half.state is SchedulerState.RUN
     assert list(half.choose_many("a" * 10)) == [1] * 10 and list(half.choose_many("bb")) == [1, 0]
 
 
@@ -193,7 +193,7 @@ def test_new_matrices_start_another_epoch_and_old_replies_are_ignored() -> None:
     half.hear(0, Reply(1, 1e9), 0)
     half.hear(0, Reply(2, 0.0), 0)
     half.hear(1, Reply(2, 0.0), 0)
-    assert half.stage is Stage.RUN
+    assert half.state is SchedulerState.RUN
     assert half._cumulated_ns == [20.0, 20.0]
 
 
@@ -209,15 +209,15 @@ def test_a_sender_may_ask_again_without_new_matrices(resync: bool) -> None:
         for task in (0, 1):
             half.hear(task, Reply(epoch, 0.0), 0)
         half.choose_many("aaaaa")
-        assert (half.stage, half.epoch) == (Stage.RUN, epoch if resync else 1)
+        assert (half.state, half.epoch) == (SchedulerState.RUN, epoch if resync else 1)
         half.choose_many("a")
-        assert (half.stage, half.epoch) == ((Stage.SEND_ALL, epoch + 1) if resync else (Stage.RUN, 1))
+        assert (half.state, half.epoch) == ((SchedulerState.SEND_ALL, epoch + 1) if resync else (SchedulerState.RUN, 1))
 
 
 def test_pooled_sketches_price_alike_at_all_tasks() -> None:
     half = osg(itself, pooled=True).bind(2, Random(0))
     half.hear(0, matrices(a=10), 0)
-    assert half.stage is Stage.ROUND_ROBIN
+    assert half.state is SchedulerState.ROUND_ROBIN
     half.hear(1, matrices(a=30), 0)
     half.choose_many("aa")
     assert half._cumulated_ns == [20.0, 20.0]
