@@ -49,6 +49,7 @@ class Pipeline:
         worked.sink("out", SimSink(committing=False), grouping=local(), tasks=TASKS)
         plan = make_plan(topology, 1)
         self.clock = ManualClock(1)
+        self.held_limit = held_limit
         limits = LedgerLimits(100, 1_000_000_000)
         context = WorkerContext(plan, 0, 1, limits, self.clock, Random(seed), held_limit=held_limit)
         self.rows: list[Any] = []
@@ -76,7 +77,7 @@ class Pipeline:
         source = self.sources[number % SENDERS]
         if not source.held_full and source.ready_ns is not None:
             source.read(1 + number % 3)
-            assert all(len(line.held) <= line._limit + 3 for line in source.feedback_edges.values())
+            assert all(len(line.held) <= self.held_limit + 3 for line in source.feedback_edges.values())
         self.carry(source)
 
     def arrive(self, number: int) -> None:
@@ -160,4 +161,4 @@ def test_every_tuple_is_run_once_and_acknowledged(
     for task in pipeline.workers:
         assert task.feedback_receiver is not None
         task.feedback_receiver.process_pending()
-        assert not task.feedback_receiver._queued, "halves were told of other tuples than came"
+        assert not task.feedback_receiver.queued, "halves were told of other tuples than came"

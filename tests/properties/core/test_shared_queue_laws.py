@@ -105,7 +105,7 @@ class Drawing:
 
     def check_open(self) -> None:
         """The ledger waits as long as a tuple does."""
-        waiting = [bundle for _, _, bundle in self.queue._entries]
+        waiting = [bundle for _, _, bundle in self.queue.entries]
         for task in self.tasks:
             waiting += task.queue if isinstance(task.queue, deque) else []
         for emission in {bundle[0] for bundle in waiting}:
@@ -117,7 +117,7 @@ class Drawing:
             assert not self.register(emission), "the ledger would wait for ever"
         for task in self.tasks:
             if task.feedback_receiver is not None:
-                assert not task.feedback_receiver._queued, "halves were told of other tuples than came"
+                assert not task.feedback_receiver.queued, "halves were told of other tuples than came"
 
 
 STEPS = st.lists(

@@ -119,6 +119,11 @@ class FeedbackReceiver:
         self._ignores_arrivals = not any(receiver.hears_arrivals for receiver in receivers)
         self._fill_outbox()
 
+    @property
+    def queued(self) -> int:
+        """Tuples that arrived and have not been run, as far as it has processed that."""
+        return self._queued
+
     # -- what happens, from any thread
 
     def arrived(self, items: Sequence[Any], mixed: bool) -> None:

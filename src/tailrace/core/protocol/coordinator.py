@@ -490,6 +490,11 @@ class Coordinator:
         return self._table[worker].deaths.total
 
     @property
+    def version(self) -> int:
+        """The newest version of the membership."""
+        return self._version
+
+    @property
     def next_epoch(self) -> int:
         return self._next_epoch
 

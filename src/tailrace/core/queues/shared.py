@@ -79,6 +79,11 @@ class SharedQueue(Generic[TaskT]):
     def __bool__(self) -> bool:
         return bool(self._entries or self.supply)
 
+    @property
+    def entries(self) -> list[Entry[TaskT]]:
+        """What waits in it, in order, without its supply."""
+        return list(self._entries)
+
     def put(self, task: TaskT, bundles: Iterable[Any]) -> None:
         now_ns = self._clock()
         self._entries.extend([(task, now_ns, bundle) for bundle in bundles])

@@ -41,6 +41,11 @@ class Acceptor:
         self._lock = threading.Lock()
         self._under_way: dict[socket.socket, float] = {}  # since when; the oldest is first
 
+    @property
+    def under_way(self) -> int:
+        """Handshakes that have begun and not ended."""
+        return len(self._under_way)
+
     def start(self) -> None:
         threading.Thread(target=self._accept, name=f"{self._name}-accept", daemon=True).start()
 

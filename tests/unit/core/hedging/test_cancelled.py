@@ -63,7 +63,7 @@ def test_what_is_queued_of_a_cancelled_emission_is_not_run(kind: type[Task], ope
         task.feedback_receiver.process_pending()
         told = sum(note[MESSAGE].tuples for notes in task.feedback_receiver.outbox.values() for note in notes)
         assert told == 3, "a grouping hears of what was thrown away as of what was run"
-        assert task.feedback_receiver._queued == 0
+        assert task.feedback_receiver.queued == 0
 
 
 def test_a_set_of_cancelled_emissions_is_bounded_and_forgets_the_oldest() -> None:

@@ -90,7 +90,7 @@ class Run:
         return self.say(Registered, worker, ("host", 4000 + worker), 1, "host")
 
     def apply(self, worker: int) -> list[Command]:
-        return self.say(Applied, worker, self.coordinator._version)
+        return self.say(Applied, worker, self.coordinator.version)
 
     def running(self) -> Run:
         self.start()
@@ -215,7 +215,7 @@ def test_recovery_says_how_far_anybody_has_read_a_split(run: Run) -> None:
     run.exit(1, "killed")
     run.register(1)
     run.say(Ready, 1)
-    version = run.coordinator._version
+    version = run.coordinator.version
     run.say(Applied, 1, version, {1: 18})
     recover = message(run.say(Applied, 0, version, {1: 25, 0: 1}), Recover)
     assert recover.reach == {1: 25}  # of split 0 nothing is known above its prefix
@@ -224,7 +224,7 @@ def test_recovery_says_how_far_anybody_has_read_a_split(run: Run) -> None:
 def test_an_answer_to_an_older_membership_is_not_enough(run: Run) -> None:
     run.running()
     run.exit(1, "killed")
-    old = run.coordinator._version
+    old = run.coordinator.version
     run.register(1)
     run.say(Ready, 1)
     run.apply(1)
@@ -424,10 +424,10 @@ def test_a_link_with_an_epoch_that_was_replaced_is_not_mourned(run: Run) -> None
     run.say(Ready, 1)
     run.apply(0)
     assert sent(run.apply(1), Recover) == [0, 1]
-    version = run.coordinator._version
+    version = run.coordinator.version
     run.say(LinkLost, 0, 1, 2)
     assert run.tick(10 * LIMITS.settle_ns) == []
-    assert run.coordinator.recoveries == 1 and run.coordinator._version == version
+    assert run.coordinator.recoveries == 1 and run.coordinator.version == version
     run.lose_link(0)
     assert sent(run.tick(LIMITS.settle_ns), Recover) == [0, 1], "but one with its successor is"
 
@@ -437,7 +437,7 @@ def test_a_link_with_an_epoch_that_was_replaced_is_not_mourned(run: Run) -> None
 
 def test_a_lost_link_is_followed_by_a_new_version_of_the_same_members(run: Run) -> None:
     run.running()
-    before = run.coordinator._version
+    before = run.coordinator.version
     run.lose_link(0)
     commands = run.tick(LIMITS.settle_ns)
     assert sent(commands, Members) == [0, 1]

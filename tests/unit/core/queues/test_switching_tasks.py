@@ -36,7 +36,7 @@ class Crew:
     @property
     def shared(self) -> list[tuple[int, int]]:
         """In the shared queue: which task each bundle was meant for, and its number."""
-        return [(self.tasks.index(task), bundle[0]) for task, _, bundle in self.queue._entries]
+        return [(self.tasks.index(task), bundle[0]) for task, _, bundle in self.queue.entries]
 
     def own(self, task: int) -> list[int]:
         queue = self.tasks[task].queue

@@ -90,7 +90,7 @@ def test_a_moment_without_threads_passes(house: House, monkeypatch: pytest.Monke
     for _ in range(2):
         with house.knock() as refused:
             assert refused.recv(1) == b""
-    assert house.answers() and not house.acceptor._under_way
+    assert house.answers() and not house.acceptor.under_way
 
 
 def test_a_handshake_has_a_deadline_as_a_whole(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_when_too_many_are_under_way_the_oldest_goes(house: House, monkeypatch: 
     monkeypatch.setattr(module, "LOOK_S", 60)  # whoever comes makes the oldest go, not the next look
     strangers = [house.knock() for _ in range(20)]
     assert house.answers()
-    wait_until(lambda: len(house.acceptor._under_way) <= 5, 10, "the oldest to go")
+    wait_until(lambda: house.acceptor.under_way <= 5, 10, "the oldest to go")
     assert all(stranger.recv(1) == b"" for stranger in strangers[:14])
     for stranger in strangers:
         stranger.close()

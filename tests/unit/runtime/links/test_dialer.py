@@ -112,7 +112,9 @@ def test_nobody_tries_for_links_that_have_another_peer_now(desk: Desk) -> None:
     link.forget()
     wait_until(lambda: desk.made == {0: None}, 10, "it to be given up")
     wait_until(lambda: not threads_named("reach"), 10)
-    assert not desk.dialer._unreached
+    desk.network.up = True
+    desk.want(1)
+    wait_until(lambda: desk.made.get(1), 10, "the next link to be dialed at once, and not to wait for the one before")
 
 
 # -- links that are cut

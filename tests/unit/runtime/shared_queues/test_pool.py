@@ -76,7 +76,7 @@ class Desk:
     @property
     def here(self) -> list[int]:
         """Tuples in each bundle of the worker's own queue."""
-        return [len(bundle[5]) for _, _, bundle in self.pool.queue._entries]
+        return [len(bundle[5]) for _, _, bundle in self.pool.queue.entries]
 
     @property
     def there(self) -> list[int]:
@@ -172,7 +172,7 @@ def test_a_queue_that_is_no_longer_wanted_is_emptied_into_tasks_in_turn_whenever
         desk.reader.awake()
     own = [[bundle[0] for bundle in host.task.queue] for host in desk.hosts[:2]]  # type: ignore[attr-defined]
     assert own == [[1, 4], [2]]
-    assert [bundle[0] for _, _, bundle in desk.pool.queue._entries] == [3], "the third task still shares"
+    assert [bundle[0] for _, _, bundle in desk.pool.queue.entries] == [3], "the third task still shares"
     assert desk.there == []
 
 
