@@ -65,8 +65,12 @@ def watch(
         try:
             follow(run, interval_s, console, sleep, summary_follows=summary_follows)
         except KeyboardInterrupt:
-            console.print("draining: what was read still arrives (Ctrl-C again to give up)", highlight=False)
-            run.stop()
+            try:  # includes the message: a second Ctrl-C may follow at once
+                console.print("draining: what was read still arrives (Ctrl-C again to give up)", highlight=False)
+                run.stop()
+            except KeyboardInterrupt:
+                run.stop(0)
+                raise
             raise
         run.awaitTermination()
 

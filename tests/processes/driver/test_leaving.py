@@ -41,6 +41,13 @@ def run(source, function):
 
 """
 
+BUSY = """
+handle = run(endless, forever)
+while not (handle.lastProgress or {}).get("pending"):
+    time.sleep(0.01)
+"""
+"""A run with something to give up."""
+
 WAITING = (
     "the script has ended and its run goes on: run=left: waiting for its end; Ctrl-C drains it; "
     "did you forget run.awaitTermination()?"
@@ -127,7 +134,7 @@ def test_a_signal_drains_the_run_that_a_script_waits_for(tmp_path: Path, kind: s
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
 def test_the_second_signal_gives_up(tmp_path: Path, kind: signal.Signals) -> None:
-    with Script(tmp_path, HEAD + "run(endless, forever)\nprint('ended', flush=True)", str(tmp_path / "out")) as script:
+    with Script(tmp_path, HEAD + BUSY, str(tmp_path / "out")) as script:
         script.line_with("the script has ended")
         time.sleep(1)
         script.process.send_signal(kind)
@@ -135,6 +142,31 @@ def test_the_second_signal_gives_up(tmp_path: Path, kind: signal.Signals) -> Non
         script.process.send_signal(kind)
         output = script.end()
     assert script.process.returncode == 128 + kind, output
+    assert "a run was given up before all was drained: run=left interrupted=True" in output
+
+
+def test_a_second_signal_gives_up_even_while_the_warning_about_the_first_is_logged(tmp_path: Path) -> None:
+    body = """
+import logging, os, signal, threading
+
+class Pressing(logging.Handler):
+    def emit(self, record):
+        print(record.getMessage(), flush=True)
+        if record.getMessage().startswith("draining"):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+def press():
+    while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+logging.getLogger("tailrace").addHandler(Pressing())
+threading.Thread(target=press).start()
+handle.awaitTermination()
+"""
+    with Script(tmp_path, HEAD + BUSY + body, str(tmp_path / "out")) as script:
+        output = script.end()
+    assert script.process.returncode == 128 + signal.SIGTERM, output
     assert "a run was given up before all was drained: run=left interrupted=True" in output
 
 

@@ -286,6 +286,21 @@ def test_ctrl_c_drains_a_run_that_is_watched() -> None:
     assert "draining: what was read still arrives (Ctrl-C again to give up)" in file.getvalue()
 
 
+def test_a_second_ctrl_c_gives_up_even_while_the_message_about_the_first_is_written() -> None:
+    class Interrupting(io.StringIO):
+        def write(self, text: str) -> int:
+            written = super().write(text)
+            if "draining" in text:
+                raise KeyboardInterrupt
+            return written
+
+    run = FakeRun(5.0)
+    run.interrupted_at_s = 2.0
+    with pytest.raises(KeyboardInterrupt):
+        watch(run, 0.5, Console(file=Interrupting(), width=100), run.sleep)
+    assert run.stopped
+
+
 def test_coloured_words_of_the_demo_do_not_colour_the_table() -> None:
     file = io.StringIO()
     console = Console(file=file, width=100, force_terminal=True, color_system="standard", _environ={"TERM": "xterm"})

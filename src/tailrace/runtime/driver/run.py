@@ -111,17 +111,21 @@ class HostedRun(Run):
             try:
                 ended = wait_for(self._ended, timeout)
             except KeyboardInterrupt:
-                logger.warning("draining: run=%s: what was read still arrives; Ctrl-C again gives up", self.name)
-                self.stop()
+                self._drain(None, f"draining: run={self.name}: what was read still arrives; Ctrl-C again gives up")
                 raise
         if ended:
             self._raise_error()
         return ended
 
     def stop(self, timeout: float | None = None) -> None:
-        timeout = _checked(timeout)
-        begun = self._server.phase is not Phase.STARTING
+        self._drain(_checked(timeout))
+
+    def _drain(self, timeout: float | None, warning: str | None = None) -> None:
+        """Drain the run. A second Ctrl-C gives up, even one that comes while the warning about the first is logged."""
         try:
+            if warning is not None:
+                logger.warning("%s", warning)
+            begun = self._server.phase is not Phase.STARTING
             self._server.drain()
             drained = wait_for(self._ended, timeout)
         except KeyboardInterrupt:
