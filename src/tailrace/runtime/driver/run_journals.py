@@ -14,6 +14,19 @@ from tailrace.runtime.connectors.commits.mounts import local_file_system
 _log = logging.getLogger("tailrace")
 
 
+def warn_of_local_journal(folder: Path, hosts: int) -> None:
+    """Log a warning if so many machines would each have a journal of their own."""
+    kind = local_file_system(folder)
+    if hosts > 1 and kind is not None:
+        _log.warning(
+            "each machine has a journal of its own: journal=%s filesystem=%s hosts=%d: a call is made again when its "
+            "tuple or row comes to another machine; could the folder be on a network file system?",
+            folder,
+            kind,
+            hosts,
+        )
+
+
 class RunJournals:
     """The folders in which the operators of a run keep the results of calls.
 
@@ -51,15 +64,7 @@ class RunJournals:
             return
         self._warned = True
         for folder in self._folders:
-            kind = local_file_system(folder)
-            if kind is not None:
-                _log.warning(
-                    "each machine has a journal of its own: journal=%s filesystem=%s hosts=%d: a call is made again "
-                    "when its tuple comes to another machine; could the folder be on a network file system?",
-                    folder,
-                    kind,
-                    len(set(hosts) - {""}),
-                )
+            warn_of_local_journal(folder, len(set(hosts) - {""}))
 
     def release(self, *, finished: bool) -> None:
         """The run is over. ``finished``: all that it has read is durable."""

@@ -10,6 +10,7 @@ from typing import Any
 from tailrace.calls import Calls
 from tailrace.runtime.calls.journal_folder import prepare_journal
 from tailrace.runtime.calls.limit_server import LimitAddress, limit_address
+from tailrace.runtime.driver.run_journals import warn_of_local_journal
 from tailrace.spark.calls.caller import TaskCalls, owner_of
 from tailrace.spark.run import configuration, place_of
 from tailrace.spark.slots import total_slots
@@ -54,7 +55,15 @@ def _find_journal(session: Any, name: str, options: Calls) -> Path | None:
         return None
     if is_connect(session):
         return Path(options.journal)
-    return prepare_journal(options.journal, owner_of(name))
+    folder = prepare_journal(options.journal, owner_of(name))
+    warn_of_local_journal(folder, _hosts(session))
+    return folder
+
+
+def _hosts(session: Any) -> int:
+    """How many machines the application has now: those of its executors, and the driver's."""
+    places = str(session.sparkContext._jsc.sc().getExecutorMemoryStatus().keySet().mkString(",")).split(",")
+    return len({place.rpartition(":")[0] for place in places})
 
 
 def _slots(conf: dict[str, str]) -> int:

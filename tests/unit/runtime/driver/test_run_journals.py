@@ -76,7 +76,7 @@ def test_a_local_folder_on_several_machines_is_warned_of_once(
         journals.warn_of_hosts(["one", "two"])
     assert [record.getMessage() for record in caplog.records] == [
         f"each machine has a journal of its own: journal={tmp_path} filesystem=ext4 hosts=2: a call is made again when "
-        "its tuple comes to another machine; could the folder be on a network file system?"
+        "its tuple or row comes to another machine; could the folder be on a network file system?"
     ]
     journals.release(finished=True)
 
