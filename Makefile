@@ -82,7 +82,7 @@ java:
 # C sources are compiled at installation, hence prerequisites. The interpreter is an order-only prerequisite: it is a link to a file that is older than anything here.
 $(DEV): pyproject.toml research/pyproject.toml $(wildcard setup.py) $(shell find src -name '*.[ch]') | $(BIN)/python
 	@echo "installing Tailrace, its laboratory and its development tools"
-	@$(PIP) -e '.[dev,spark]' -e research
+	@$(PIP) -e '.[dev,spark,connect]' -e research
 	@touch $@
 
 # Bytewax comes as a wheel or not at all: building it takes a Rust toolchain. Without it its figures are left out.

@@ -20,7 +20,10 @@ from tailrace.spark.session import local_session
 from tailrace.spark.slots import Held, executors_wanted, is_local, total_slots
 from tailrace.spark.task import entry
 
-CONNECT = "Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession?"
+CONNECT = (
+    "Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession, or "
+    "tr.udf and tr.map_rows, which run in Spark's own tasks?"
+)
 STOPPED = "the Spark session has been stopped: workers need one that runs; was spark.stop() called?"
 
 

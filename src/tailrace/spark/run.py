@@ -39,7 +39,10 @@ TECHNIQUES: dict[str, Callable[[str], Any]] = {
 }
 """Settings of the Spark configuration that make up a ``Tail``."""
 
-CONNECT = "Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession?"
+CONNECT = (
+    "Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession, or "
+    "tr.udf and tr.map_rows, which run in Spark's own tasks?"
+)
 STOPPED = "the Spark session has been stopped: workers need one that runs; was spark.stop() called?"
 
 

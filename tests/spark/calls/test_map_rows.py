@@ -286,7 +286,7 @@ def test_declarations_that_make_no_sense_are_refused(
 @pytest.mark.parametrize(
     ("schema", "on_error", "text"),
     [
-        ("long", "fail", "not columns: schema='long': did you mean names and types"),
+        ("long", "fail", "not columns: schema=bigint: did you mean names and types"),
         ("id long, error string", "column", "a column has the name of one that is added: column=error"),
         ("id long, year interval year", "fail", "year-month intervals do not exist in Python"),
     ],

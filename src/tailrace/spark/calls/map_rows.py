@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
 from tailrace.calls import Calls
 from tailrace.errors import OptionError, shorten
@@ -16,7 +17,7 @@ from tailrace.spark.calls.observed import MARK, marked, observe
 from tailrace.spark.calls.options import check_calls
 from tailrace.spark.calls.row_step import ATTEMPTS, ERROR, CalledRows, PlainRows
 from tailrace.spark.calls.rows import finished
-from tailrace.spark.calls.values import nullable, parse, refuse_types, user_defined
+from tailrace.spark.calls.values import analysis_refused, nullable, parse, parse_early, refuse_types, user_defined
 from tailrace.topology.body import is_async
 
 
@@ -31,8 +32,8 @@ def map_rows(
     """Make a step for ``df.transform`` that calls a function for each row and gives the rows that it returns.
 
     The function runs in the Python process of each Spark task. With ``calls``, many calls are under way at once, and a
-    slow one does not hold up the others. This works on classic sessions, on Spark Connect, in streaming queries and in
-    pipelines.
+    slow one does not hold up the others. This works on classic sessions, on Spark Connect and in streaming queries. In
+    Declarative Pipelines Spark has no such step: use ``tr.udf`` there.
 
     Args:
         function: takes a row, and returns None, a row, or a list or iterator of rows. The row that it takes has its
@@ -61,29 +62,42 @@ def map_rows(
     if options is None and is_async(function):
         options = Calls()
     name = name_of(function)
+    early = parse_early(schema, "schema")
 
     def step(df: DataFrame) -> DataFrame:
-        declared = _columns(schema)
+        declared = _columns(early)
         types = _known_types(df)
         if options is None:
-            return df.mapInArrow(PlainRows(function, name, declared, types), declared)
+            return _map_in_arrow(df, PlainRows(function, name, declared, types), declared)
         _refuse_added(declared, options)
         making = task_calls(df.sparkSession, function, name, options, finished)
         returned = nullable(declared)
         added = [StructField(ERROR, StringType()), StructField(ATTEMPTS, IntegerType())]
         whole = StructType([*returned.fields, *(added if options.on_error == "column" else [])])
-        mapped = df.mapInArrow(CalledRows(making, declared, types, ordered), marked(whole))
+        mapped = _map_in_arrow(df, CalledRows(making, declared, types, ordered), marked(whole))
         return observe(mapped, name if observation is None else observation)
 
     return step
 
 
-def _columns(schema: str | StructType) -> StructType:
+def _map_in_arrow(df: DataFrame, task: Any, schema: StructType) -> DataFrame:
+    """Spark's own step. On Spark Connect it asks the server for the columns, which a pipeline does not answer."""
+    try:
+        return df.mapInArrow(task, schema)
+    except PySparkException as error:
+        if not analysis_refused(error):
+            raise
+        raise OptionError(
+            "Spark maps no frames in a pipeline's query function, neither with mapInArrow nor with map_rows: "
+            f"columns={','.join(schema.names)}: could it be explode(…) of a tr.udf that returns an array?"
+        ) from None
+
+
+def _columns(schema: str | DataType) -> StructType:
     kind = parse(schema, "schema")
     if not isinstance(kind, StructType):
-        raise OptionError(
-            f"not columns: schema={shorten(schema)}: did you mean names and types, such as 'id long, name string'?"
-        )
+        shown = kind.simpleString()
+        raise OptionError(f"not columns: schema={shown}: did you mean names and types, such as 'id long, name string'?")
     return kind
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
 from tailrace.runtime.calls.figures import Figures
 
@@ -18,7 +18,6 @@ COUNTS = ("calls", "attempts", "retries", "timeouts", "throttled", "hedges", "he
 WAIT, LATENCY, NUMBER = "limit_wait_ms", "latency_ms", "latency_count"
 MS = 1e6  # nanoseconds
 
-MARK_DDL = ", ".join([*(f"{name} long" for name in COUNTS), f"{WAIT} double, {LATENCY} double, {NUMBER} long"])
 MARK_TYPE = pa.struct(
     [*((name, pa.int64()) for name in COUNTS), (WAIT, pa.float64()), (LATENCY, pa.float64()), (NUMBER, pa.int64())]
 )
@@ -39,7 +38,9 @@ def no_marks(rows: int) -> pa.Array:
 
 def marked(schema: StructType) -> StructType:
     """The schema with the hidden column."""
-    mark = StructType.fromDDL(MARK_DDL)
+    counts = [StructField(name, LongType()) for name in COUNTS]
+    rest = [StructField(WAIT, DoubleType()), StructField(LATENCY, DoubleType()), StructField(NUMBER, LongType())]
+    mark = StructType([*counts, *rest])
     return StructType([*schema.fields, StructField(MARK, mark, True)])
 
 

@@ -22,7 +22,7 @@ from tailrace.spark.calls.bodies import Body, check_function, name_of, parameter
 from tailrace.spark.calls.column_step import CalledColumn, PlainColumn, column_type
 from tailrace.spark.calls.driver import task_calls
 from tailrace.spark.calls.options import check_calls
-from tailrace.spark.calls.values import parse
+from tailrace.spark.calls.values import active_session, parse, parse_early
 from tailrace.topology.body import is_async
 
 
@@ -32,6 +32,8 @@ def udf(schema: str | DataType, *, calls: Calls | None = None) -> Callable[[Call
     The function runs in the Python process of each Spark task. With ``calls``, many calls are under way at once, and a
     slow one does not hold up the others. Rows keep their order. Such a column counts as nondeterministic, so that Spark
     does not make the calls a second time for a filter on their results.
+
+    In a Declarative Pipeline, declare it in front of the query function that uses it.
 
     Called with column names or columns it gives a column. Called with plain values it runs at once. While a Spark
     session is active, a string is a column name; ``.func`` is the function itself.
@@ -51,12 +53,11 @@ def udf(schema: str | DataType, *, calls: Calls | None = None) -> Callable[[Call
         >>> df.select("id", classify("text").alias("c")).select("id", "c.value.label", "c.error").collect()
         [Row(id=1, label='short', error=None), Row(id=2, label='long', error=None)]
     """
-    if not isinstance(schema, str | DataType):
-        parse(schema, "schema")
+    declared = parse_early(schema, "schema")
     options = check_calls(calls)
 
     def decorate(function: Callable[..., Any]) -> Udf:
-        return Udf(function, schema, options)
+        return Udf(function, declared, options)
 
     return decorate
 
@@ -78,7 +79,7 @@ class Udf:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A column, if the arguments are columns or names of columns, else the result for these values."""
         given = [*args, *kwargs.values()]
-        columns = [isinstance(one, Column) or (isinstance(one, str) and _session() is not None) for one in given]
+        columns = [isinstance(one, Column) or (isinstance(one, str) and active_session() is not None) for one in given]
         if not any(columns):
             return self._at_once(args, kwargs)
         if not all(columns):
@@ -99,7 +100,7 @@ class Udf:
                 f"figures of a column are not known on Spark Connect: function={self._name}: could it be tr.map_rows, "
                 "whose figures Spark observes?"
             )
-        session = _session()
+        session = active_session()
         counted = None if session is None else self._made.get(_place(session), (None, None))[1]
         return Figures() if counted is None else counted.value
 
@@ -110,7 +111,7 @@ class Udf:
 
     def _in_spark(self) -> Any:
         """PySpark's own UDF, made once for each session: types can be parsed only where there is one."""
-        session = _session()
+        session = active_session()
         assert session is not None
         place = _place(session)
         if place not in self._made:
@@ -206,17 +207,6 @@ class AddFigures(AccumulatorParam[Figures]):
     def addInPlace(self, value1: Figures, value2: Figures) -> Figures:
         value1.merge(value2)
         return value1
-
-
-def _session() -> SparkSession | None:
-    if is_remote():
-        from pyspark.sql.connect.session import SparkSession as Remote
-
-        try:
-            return Remote.active()  # type: ignore[return-value]
-        except Exception:
-            return None
-    return SparkSession.getActiveSession()
 
 
 def _place(session: SparkSession) -> Any:

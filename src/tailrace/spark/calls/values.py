@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import (
@@ -26,6 +28,7 @@ from pyspark.sql.types import (
     VarcharType,
     YearMonthIntervalType,
 )
+from pyspark.sql.utils import is_remote
 
 from tailrace.errors import OptionError, TailraceError, shorten
 
@@ -135,7 +138,7 @@ def _parts(kind: DataType, value: Any) -> list[tuple[str, DataType, Any]]:
 def parse(declared: str | DataType, what: str) -> DataType:
     """The type that was declared, as DDL or as a type of PySpark. Raises OptionError if results cannot have it."""
     if isinstance(declared, str):
-        kind = DataType.fromDDL(declared)
+        kind = _from_ddl(declared, what)
     elif isinstance(declared, DataType):
         kind = declared
     else:
@@ -145,6 +148,47 @@ def parse(declared: str | DataType, what: str) -> DataType:
         )
     refuse_types(kind, what)
     return kind
+
+
+def parse_early(declared: str | DataType, what: str) -> str | DataType:
+    """The type that was declared, parsed if there is a session that can parse it already.
+
+    Inside the query function of a pipeline Spark parses nothing, so a declaration in front of it is parsed there.
+    """
+    if not isinstance(declared, str):
+        return parse(declared, what)
+    if active_session() is None:
+        return declared
+    try:
+        return parse(declared, what)
+    except PySparkException:
+        return declared  # Spark says why when it is used
+
+
+def _from_ddl(ddl: str, what: str) -> DataType:
+    try:
+        return DataType.fromDDL(ddl)
+    except PySparkException as error:
+        if not analysis_refused(error):
+            raise
+        raise OptionError(
+            f"Spark parses no types inside the query function of a pipeline: {what}={shorten(ddl)}: "
+            "could the step be made in front of it, or its schema be a StructType?"
+        ) from None
+
+
+def analysis_refused(error: PySparkException) -> bool:
+    """Whether Spark refused to answer because it was asked inside the query function of a pipeline."""
+    return "ATTEMPT_ANALYSIS_IN_PIPELINE" in str(error)
+
+
+def active_session() -> SparkSession | None:
+    """The session, classic or of Spark Connect, that columns are made in."""
+    if is_remote():
+        from pyspark.sql.connect.session import SparkSession as Remote
+
+        return Remote.getActiveSession()  # type: ignore[return-value]
+    return SparkSession.getActiveSession()
 
 
 def refuse_types(kind: DataType, what: str, column: str = "") -> None:
