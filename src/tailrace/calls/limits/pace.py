@@ -10,8 +10,12 @@ RAMP_FROM = 0.25
 started, or whose limit was guessed too high, says so before it is flooded."""
 
 PERIOD_NS = SECOND_NS
-INCREASE = 0.05
+INCREASE = 0.1
 """The part of the limit that is added after each period without a refusal."""
+
+TOLERATED = 0.05
+"""Share of refused attempts from which on nothing is added. A service that refuses a few calls by chance, whatever the
+rate, would otherwise bring the limit down for good."""
 
 DECREASE = 0.5
 """The part that is taken away after a period in which all attempts were refused; in proportion if only some were."""
@@ -73,10 +77,8 @@ class Pace:
         self._period_ns += periods * PERIOD_NS
 
     def _close_period(self) -> None:
-        if self._refused:
-            share = min(1.0, self._refused / max(1, self._attempts))
-            self._part = max(LEAST, self._part * (1 - DECREASE * share))
-        else:
-            self._part = min(1.0, self._part + INCREASE)
+        share = min(1.0, self._refused / max(1, self._attempts))
+        added = INCREASE * max(0.0, 1 - share / TOLERATED)
+        self._part = min(1.0, max(LEAST, self._part * (1 - DECREASE * share)) + added)
         self._last = (self._attempts, self._refused)
         self._attempts = self._refused = 0

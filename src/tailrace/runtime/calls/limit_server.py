@@ -183,7 +183,7 @@ class LimitServer:
     # -- in a thread of the acceptor
 
     def _greet(self, connection: socket.socket) -> None:
-        """The handshake with a client. Whoever is none, or uses another declaration, is refused."""
+        """The handshake with a client. A stranger, or a client with another declaration, is refused."""
         try:
             contact = accept(connection, self.secret)
         except (OSError, ProtocolError):
