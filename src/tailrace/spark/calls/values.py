@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     BinaryType,
     CharType,
     DataType,
+    IntegralType,
     MapType,
     StringType,
     StructField,
@@ -88,6 +89,7 @@ class Writer:
         self.column = column
         self.kind = kind
         self.arrow_type = to_arrow_type(kind, timezone=UTC)
+        self._whole = isinstance(kind, IntegralType)
         self._as_they_are = AS_THEY_ARE.get(type(kind), frozenset()) if nullable else frozenset()
         self._convert = LocalDataToArrowConversion._create_converter(
             kind, nullable, none_on_identity=True, int_to_decimal_coercion_enabled=True
@@ -95,6 +97,8 @@ class Writer:
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         """The column. Raises anything if a value does not fit: ``why_not`` finds it."""
+        if self._whole and float in map(type, values):
+            _refuse_fractions(values)
         convert = self._convert
         if convert is None or (self._as_they_are and self._as_they_are.issuperset(map(type, values))):
             return pa.array(values, type=self.arrow_type)
@@ -116,6 +120,13 @@ class Writer:
                 return found
         why = " ".join(str(error).split()) or type(error).__name__
         return f"column={column} type={kind.simpleString()} value={shorten(value)}: {shorten(why)[1:-1]}"
+
+
+def _refuse_fractions(values: Sequence[Any]) -> None:
+    """Arrow would cut them off in a column of integers."""
+    for value in values:
+        if isinstance(value, float) and not value.is_integer():
+            raise ValueError(f"not an integer: {value!r}")
 
 
 def _parts(kind: DataType, value: Any) -> list[tuple[str, DataType, Any]]:

@@ -37,6 +37,7 @@ ID_NAME = StructType([StructField("id", LongType()), StructField("name", StringT
 MISFITS: list[tuple[DataType, Any, str]] = [
     (DoubleType(), "high", "column=score type=double value='high': "),
     (LongType(), "1.5", "column=score type=bigint value='1.5': "),
+    (LongType(), 1.5, "column=score type=bigint value=1.5: "),
     (IntegerType(), 1 << 40, "column=score type=int value=1099511627776: "),
     (DecimalType(4, 2), Decimal("123.45"), "column=score type=decimal(4,2) value=Decimal('123.45'): "),
     (DateType(), "today", "column=score type=date value='today': "),
