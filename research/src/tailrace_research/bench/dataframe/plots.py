@@ -29,7 +29,9 @@ def _window(begun_s: Mapping[str, list[float]]) -> Chart | None:
     if not all(found.values()):
         return None
     lines = [Series(title, _made(moments)) for title, moments in found.items()]
-    return Chart(f"One call in a hundred hangs, Arrow batches of {window.SMALL:,} rows", "seconds", "calls made", lines)
+    return Chart(
+        f"About one call in a hundred hangs, Arrow batches of {window.SMALL:,} rows", "seconds", "calls made", lines
+    )
 
 
 def _limit(begun_s: Mapping[str, list[float]]) -> Chart | None:
