@@ -6,6 +6,7 @@ A topology knows nothing about how it runs: see ``launching``.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
 from tailrace.connector import Sink, Source
@@ -68,7 +69,7 @@ class Topology:
         tasks = checks.check_positive(name, "tasks", options.get("tasks", 1))
         operator = Operator(name, Role.SOURCE, source, tasks, kind=kind)
         check_shippable(name, "source", source)
-        return self.add(operator, (), shuffle())
+        return self.add(operator, (), None)
 
     def input(self, name: str = "input", **options: Unpack[SourceOptions]) -> Stream[dict[str, Any]]:
         """Declare where the rows of a DataFrame come in, to which ``apply`` applies the topology.
@@ -278,7 +279,7 @@ class Topology:
                 "is a piece of code that declares it run twice?"
             )
 
-    def add(self, operator: Operator, inputs: Iterable[Output], grouping: Grouping) -> Stream[Any]:
+    def add(self, operator: Operator, inputs: Iterable[Output], grouping: Grouping | None) -> Stream[Any]:
         """Add a checked operator and the edges that feed it: all of them, or none when one is refused.
 
         ``source`` and the methods of ``Stream`` check operators and call this.
@@ -286,7 +287,7 @@ class Topology:
         Args:
             operator: the operator.
             inputs: the outputs that feed it.
-            grouping: which task each tuple goes to.
+            grouping: which task each tuple goes to; ``None`` means ``shuffle()``.
 
         Example:
             >>> from tailrace.topology import Operator, Role
@@ -303,7 +304,9 @@ class Topology:
         return self.stream(operator.name)
 
     def _edge(self, output: Output, downstream: str, grouping: Grouping | None) -> Edge:
-        grouping = shuffle() if grouping is None else checks.check_grouping(downstream, grouping)
+        if grouping is None:
+            return Edge(output.operator, downstream, shuffle(), output.port, chosen=False)
+        checks.check_grouping(downstream, grouping)
         check_shippable(downstream, "grouping", grouping)
         return Edge(output.operator, downstream, grouping, output.port)
 
@@ -327,11 +330,19 @@ class Topology:
         return f"Topology({self.name!r}, operators={len(self._operators)}, edges={len(self._edges)})"
 
 
-def filled(topology: Topology, source: Source[Any], sink: Sink[Any]) -> Topology:
-    """A copy with connectors in the place of ``input`` and ``output``. To run it leaves the original as it is."""
+def filled(topology: Topology, source: Source[Any], sink: Sink[Any], by_load: Grouping | None = None) -> Topology:
+    """A copy with connectors in the place of ``input`` and ``output``. To run it leaves the original as it is.
+
+    ``by_load``: the grouping of edges for which none was chosen, where load may decide.
+    """
     copy = Topology(topology.name)
     copy._operators = {
         operator.name: placeholders.filled(operator, source, sink) for operator in topology._operators.values()
     }
-    copy._edges = list(topology._edges)
+    copy._edges = [
+        replace(edge, grouping=by_load)
+        if by_load is not None and not edge.chosen and placeholders.takes_by_load(copy.operator(edge.downstream))
+        else edge
+        for edge in topology._edges
+    ]
     return copy

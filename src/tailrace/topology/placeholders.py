@@ -11,7 +11,8 @@ from typing import Any
 
 from tailrace.connector import Reader, Sink, SinkContext, Source, SplitStart, Writer
 from tailrace.errors import TopologyError
-from tailrace.topology.graph import Operator
+from tailrace.topology.body import is_async
+from tailrace.topology.graph import Operator, Role
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,15 @@ def filled(operator: Operator, source: Source[Any], sink: Sink[Any]) -> Operator
     if isinstance(operator.body, InputRows):
         return replace(operator, body=source)
     return replace(operator, body=sink) if isinstance(operator.body, OutputRows) else operator
+
+
+def takes_by_load(operator: Operator) -> bool:
+    """Whether each task of an operator runs one tuple at a time, and any of them may run any tuple.
+
+    Tasks that have many calls under way, or run batches, need more than one tuple before them.
+    """
+    by_itself = operator.role in (Role.MAP, Role.FLAT_MAP, Role.FILTER) and operator.calls is None
+    return by_itself and operator.tasks != 1 and not is_async(operator.body) and not operator.stateful
 
 
 def _those(operators: Sequence[Operator], kind: type) -> list[Operator]:

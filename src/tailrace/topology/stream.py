@@ -66,7 +66,7 @@ class Growing(Protocol):
         """Raise TopologyError unless an operator of this name may be added."""
         ...
 
-    def add(self, operator: Operator, inputs: Iterable[Output], grouping: Grouping) -> Stream[Any]: ...
+    def add(self, operator: Operator, inputs: Iterable[Output], grouping: Grouping | None) -> Stream[Any]: ...
 
 
 class _Declared(NamedTuple):
@@ -355,7 +355,7 @@ class Stream(Generic[T]):
             calls=how.calls,
         )
         check_shippable(name, "sink" if role is Role.SINK else "function", body)
-        return self.topology.add(operator, self.outputs, grouping)
+        return self.topology.add(operator, self.outputs, None if how.grouping is None else grouping)
 
     def _tasks(self, name: str, given: int | None, grouping: Grouping, kind: Kind) -> int | None:
         """A local edge needs as many tasks as its upstream has; CPU-bound work gets one a worker, the rest just one."""

@@ -19,19 +19,21 @@ from pyspark.sql.types import StructType
 from tailrace.core.plan.planner import make_plan
 from tailrace.core.plan.queue_sharing import check_sharing
 from tailrace.errors import OptionError, TailraceError, refuse_unknown, shorten
+from tailrace.policy import Grouping, pull
 from tailrace.runtime.connectors import to_parquet
 from tailrace.runtime.connectors.commits.files import absolute
 from tailrace.runtime.driver.run import HostedRun
-from tailrace.spark.apply.home import Home, lasting_home, temporary_home
+from tailrace.spark.apply.home import lasting_home, temporary_home
 from tailrace.spark.apply.result_schema import result_schema
 from tailrace.spark.connectors.passing_types import described, row_reader, writable
-from tailrace.spark.connectors.staged_rows import RowReader, rows_in
+from tailrace.spark.connectors.staged_rows import rows_in
 from tailrace.spark.connectors.staged_source import DataFrameSource, files_in
 from tailrace.spark.connectors.staging import check_splits, stage
 from tailrace.spark.run import check_session, free_slots, options_of, settings_of, slots_of
 from tailrace.spark.shared_folder import check_shared
 from tailrace.spark.slots import HELD
 from tailrace.topology import ApplyOptions, Run, Topology, filled
+from tailrace.topology.placeholders import InputRows, OutputRows
 
 MOST_SPLITS = 64
 """Files beyond that are read one after another: each that is open takes memory for its columns and some rows."""
@@ -60,7 +62,7 @@ def apply_on_spark(
     checkpoint = of_run.pop("checkpoint", None)
     if "workers" not in of_run:
         of_run.update(default_workers(session, topology))
-    check_run(session, topology, of_run)
+    by_load = check_run(session, topology, of_run)
     reader = row_reader(frame.schema, "apply=df")
     result = result_schema(schema)
     columns = writable(result, "schema")
@@ -74,7 +76,10 @@ def apply_on_spark(
             logger.warning("the result is there already, and is returned as it is: checkpoint=%s", home.path)
         else:
             stage(frame, home.rows, splits, durable=home.lasting)
-            run_through(session, topology, home, reader, columns, attend, of_run)
+            source = DataFrameSource(home.rows, reader, MOST_SPLITS)
+            sink = to_parquet(home.output, schema=columns, roll_seconds=ROLL_S)
+            whole: Any = {**of_run, "checkpoint": home.run}
+            see_through(filled(topology, source, sink, by_load).run(session, **whole), attend, source)
     except BaseException:
         home.give_up()
         raise
@@ -105,12 +110,19 @@ def default_workers(session: Any, topology: Topology) -> dict[str, int]:
     return {"workers": max(1, wanted)}
 
 
-def check_run(session: Any, topology: Topology, options: Mapping[str, Any]) -> None:
-    """Raise what the run would raise, before rows are staged for it."""
+def check_run(session: Any, topology: Topology, options: Mapping[str, Any]) -> Grouping | None:
+    """Raise what the run would raise, before rows are staged for it. Returns the grouping where none was chosen.
+
+    All rows are there from the start, and some may take long: a task that is free takes the next one. With shared
+    queues tasks do so already.
+    """
     chosen = settings_of(session, options)
     context = session.sparkContext
     HELD.check(context.applicationId, chosen.workers, slots_of(session), context.master)
-    check_sharing(make_plan(topology, chosen.workers), chosen.tail.shared_queues)
+    by_load = pull() if chosen.tail.shared_queues is None else None
+    plan = make_plan(filled(topology, InputRows(), OutputRows(), by_load), chosen.workers)
+    check_sharing(plan, chosen.tail.shared_queues)
+    return by_load
 
 
 def check_places(session: Any, folder: Any, checkpoint: Any) -> None:
@@ -126,20 +138,8 @@ def check_places(session: Any, folder: Any, checkpoint: Any) -> None:
         check_shared(session, absolute(checkpoint), "checkpoint")
 
 
-def run_through(
-    session: Any,
-    topology: Topology,
-    home: Home,
-    reader: RowReader,
-    columns: Any,
-    attend: Callable[[Run], None],
-    options: Mapping[str, Any],
-) -> None:
-    """Run the topology on all staged rows. Its output is committed when this returns."""
-    source = DataFrameSource(home.rows, reader, MOST_SPLITS)
-    sink = to_parquet(home.output, schema=columns, roll_seconds=ROLL_S)
-    whole: Any = {**options, "checkpoint": home.run}
-    run = filled(topology, source, sink).run(session, **whole)
+def see_through(run: Run, attend: Callable[[Run], None], source: DataFrameSource) -> None:
+    """Wait for the end of a run, which has then read all of its source and committed what followed from it."""
     try:
         attend(run)
     except BaseException:
@@ -154,7 +154,7 @@ def check_all_read(run: Run, source: DataFrameSource) -> None:
     assert isinstance(run, HostedRun)
     coordinator = run.coordinator
     plan, positions = coordinator.plan, coordinator.positions
-    mine = [split for split in plan.splits if plan.operators[split.source].operator.body == source]
+    mine = [split for split in plan.splits if plan.operators[split.source].operator.body is source]
     read = sum(positions[split.index].offset for split in mine)
     rows = sum(map(rows_in, files_in(source.folder)))
     if read < rows:
