@@ -35,7 +35,8 @@ def public_objects() -> dict[str, Any]:
             thing = getattr(module, name)
             same = found.get(name, thing) is thing
             found[name if same else f"{module.__name__}.{name}"] = thing
-    for name in ("Record", "SplitStart", "Reader", "Source", "Entry", "SinkContext", "Writer", "Sink", "DriverSink"):
+    interfaces = "Record SplitStart Reader Source Entry SinkContext Writer Sink DriverSink FileSink"
+    for name in interfaces.split():
         found[name] = getattr(connector, name)
     objects = {name: found[name] for name in found if inspect.isclass(found[name]) or inspect.isfunction(found[name])}
     for cls in OPENED:
