@@ -45,7 +45,7 @@ def test_a_run_on_a_session_says_what_to_install() -> None:
     assert isinstance(caught.value, ImportError)
 
 
-NEED_SPARK = ["from_data_source", "from_dataframe", "local_session", "map_rows", "to_data_source", "udf"]
+NEED_SPARK = ["from_data_source", "from_dataframe", "local_session", "map_rows", "read_stream", "to_data_source", "udf"]
 
 
 @pytest.mark.parametrize("name", NEED_SPARK)

@@ -26,11 +26,12 @@ from tailrace.errors import NotRepeatable, OptionError, TailraceError, shorten
 from tailrace.runtime.connectors.commits.files import absolute
 from tailrace.runtime.connectors.fingerprint import describe, matches
 from tailrace.runtime.connectors.read_ahead import close_iterator
+from tailrace.spark.shared_folder import TOKEN, check_shared, path_to_write
 
 _BATCH_ROWS = 1024  # rows converted to Python objects at a time
 _PREFIX = "tailrace-dataframe-"  # then the process id of the driver that owns the folder
 _SUCCESS = "_SUCCESS"  # Spark writes it last
-_SPARKS_OWN = ("part-*", ".part-*.crc", "_temporary", "._SUCCESS.crc")  # what a job that died may leave behind
+_LEFTOVERS = ("part-*", ".part-*.crc", "_temporary", "._SUCCESS.crc", f"{TOKEN}*")  # of a driver that died
 _log = logging.getLogger(__name__)
 
 
@@ -157,13 +158,14 @@ def from_dataframe(df: DataFrame, *, splits: int | None = None, folder: str | Pa
         _log.warning("rows are there already and are read as they are: folder=%s, is this a restart?", place)
     else:
         _check_empty(place)
+        check_shared(df.sparkSession, place, "from_dataframe")
         _write(df if splits is None else df.repartition(splits), place)
     return source
 
 
 def _write(df: Any, place: Path) -> None:
     seen = Observation()
-    df.observe(seen, F.count(F.lit(1)).alias("rows")).write.mode("overwrite").parquet(place.as_uri())
+    df.observe(seen, F.count(F.lit(1)).alias("rows")).write.mode("overwrite").parquet(path_to_write(place))
     rows = seen.get.get("rows", 0)
     found = sum(_rows_in(path) for path in _files(place))
     if found != rows:
@@ -176,8 +178,8 @@ def _write(df: Any, place: Path) -> None:
 
 
 def _check_empty(place: Path) -> None:
-    """Raise OptionError if the folder holds anything but leftovers of Spark, which is about to delete its content."""
-    others = [path.name for path in place.glob("*") if not any(path.match(pattern) for pattern in _SPARKS_OWN)]
+    """Raise OptionError if the folder holds anything but leftovers, as Spark is about to delete its content."""
+    others = [path.name for path in place.glob("*") if not any(path.match(pattern) for pattern in _LEFTOVERS)]
     if others or place.is_file():
         raise OptionError(
             f"folder holds something else: folder={place} found={sorted(others)[:3]}, did you mean a new folder in it?"
