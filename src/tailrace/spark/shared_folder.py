@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, shorten
 from tailrace.runtime.connectors.commits.disk import make_directory
 from tailrace.runtime.connectors.commits.mounts import local_file_system
 from tailrace.runtime.connectors.commits.witness import not_shared
@@ -19,8 +20,10 @@ from tailrace.spark.slots import is_local
 TOKEN = ".tailrace-token-"
 """Begins the name of the file by which executors recognize a folder. It is hidden from Spark, and deleted at once."""
 
-ANSWER_S = 20.0
-"""How long executors have to answer. Those whose slots are all taken do not, and are not asked again."""
+ANSWER_S = 60.0
+"""How long executors have to answer. If their slots are all taken they do not, which is not their fault."""
+
+_log = logging.getLogger("tailrace")
 
 
 _PATTERN = re.compile(r"[{}\[\]*?\\]")
@@ -93,7 +96,12 @@ def _blind_hosts(session: Any, token: Path) -> list[str]:
     try:
         rows = session.range(0, tasks, 1, tasks).mapInArrow(_looking_for(str(token)), "host string, sees boolean")
         return sorted({row.host for row in rows.collect() if not row.sees})
-    except Exception:  # executors that do not answer are no proof; what they are to do will show
+    except Exception as error:  # no proof of anything
+        _log.warning(
+            "executors do not say whether they see a folder: folder=%s cause=%s; are all slots taken?",
+            token.parent,
+            shorten(str(error).partition("\n")[0]),
+        )
         return []
     finally:
         late.cancel()
