@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from tailrace.spark.connectors.data_sink import to_data_source
     from tailrace.spark.connectors.data_source import from_data_source
     from tailrace.spark.connectors.dataframe import from_dataframe
+    from tailrace.spark.connectors.tables import read_stream
     from tailrace.spark.session import local_session
 
 __version__ = VERSION
@@ -139,6 +140,7 @@ __all__ = [
     "partial_key",
     "power_of_two",
     "pull",
+    "read_stream",
     "replicate",
     "round_robin",
     "shuffle",
@@ -161,6 +163,7 @@ _ON_SPARK = {
     "from_dataframe": "connectors.dataframe",
     "local_session": "session",
     "map_rows": "calls.map_rows",
+    "read_stream": "connectors.tables",
     "udf": "calls.udf",
     "to_data_source": "connectors.data_sink",
 }

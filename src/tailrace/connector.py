@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # type checkers know defaults of type variables in all versions of Python, Python itself since 3.13
     from typing_extensions import TypeVar
@@ -283,4 +284,34 @@ class DriverSink(Sink[WrittenT], Protocol[WrittenT]):
     def on_message(self, task: int, epoch: int, message: Any) -> Any:
         """Called on the driver for every ``call_driver`` of a live epoch: one call at a time for each run, but runs
         that go on at the same time call from a thread each."""
+        ...
+
+
+@runtime_checkable
+class FileSink(Sink[WrittenT], Protocol[WrittenT]):
+    """A sink whose rows are files of a folder: what ``Run.table`` and ``tr.read_stream`` read.
+
+    Its names are ``part-<operator>-<job>-….<format>``, which ``runtime.connectors.commits`` makes.
+
+    Law: a file appears in the folder when its rows are committed, whole, and never changes.
+
+    Example:
+        >>> sink = tr.to_parquet("rows/", schema="number long")
+        >>> sink.path.name, sink.format, sink.schema.names
+        ('rows', 'parquet', ['number'])
+    """
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        ...
+
+    @property
+    def format(self) -> str:
+        """``"parquet"``, or ``"jsonl"`` for lines of JSON. Names of files end with it."""
+        ...
+
+    @property
+    def schema(self) -> Any | None:
+        """The columns, as a pyarrow schema; None if they are those of the rows."""
         ...

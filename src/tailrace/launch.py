@@ -6,6 +6,7 @@ import logging
 import os
 from typing import Any, Unpack
 
+from tailrace.connector import FileSink
 from tailrace.dashboard import watch
 from tailrace.errors import OptionError, shorten
 from tailrace.runtime.driver.host import SubprocessHost
@@ -24,7 +25,7 @@ def launch(topology: Topology, spark: Any, /, **options: Unpack[RunOptions]) -> 
         warning = check_workers(chosen.workers, cores, free_bytes(), process_limit(), chosen.start_timeout_s)
         if warning is not None:
             logging.getLogger("tailrace").warning("%s", warning)
-        return HostedRun(topology, chosen, SubprocessHost(), LOOPBACK)
+        return HostedRun(topology, chosen, SubprocessHost(), LOOPBACK, read_table)
     from tailrace.spark.run import launch_on_spark
 
     return launch_on_spark(topology, spark, options)
@@ -42,3 +43,10 @@ def apply(topology: Topology, df: Any, schema: Any, /, **options: Unpack[ApplyOp
 
 def _wait(run: Run) -> None:
     run.awaitTermination()
+
+
+def read_table(spark: Any, sink: FileSink, pattern: str, schema: Any) -> Any:
+    """What a file sink has committed, as a DataFrame: the part of ``Run.table`` that needs Spark."""
+    from tailrace.spark.connectors.tables import committed_table
+
+    return committed_table(spark, sink, pattern, schema)

@@ -8,8 +8,10 @@ import socket
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
+from tailrace.connector import FileSink
 from tailrace.errors import OptionError, TopologyError, did_you_mean
 from tailrace.policy.hedging.by_name import named_hedge
 from tailrace.policy.send_order.by_name import named_send
@@ -17,6 +19,7 @@ from tailrace.policy.techniques import Tail
 from tailrace.runtime.driver.run import HostedRun
 from tailrace.runtime.driver.server import LOOPBACK, Place
 from tailrace.runtime.options import RunSettings
+from tailrace.spark.connectors.tables import committed_table
 from tailrace.spark.host import SparkHost
 from tailrace.spark.slots import HELD, is_local, total_slots
 from tailrace.topology import RunOptions, Topology
@@ -54,10 +57,15 @@ def launch_on_spark(topology: Topology, spark: Any, options: RunOptions) -> Host
     HELD.take(context.applicationId, chosen.workers, slots_of(spark), context.master)
     host = SparkHost(spark, uuid.uuid4().hex[:8], topology.name, chosen.workers)
     try:
-        return HostedRun(topology, chosen, host, place)
+        return HostedRun(topology, chosen, host, place, partial(_read_table, spark))
     except BaseException:
         host.close()
         raise
+
+
+def _read_table(own: Any, spark: Any, sink: FileSink, pattern: str, schema: Any) -> Any:
+    """The part of ``Run.table`` that needs Spark, with the run's own session by default."""
+    return committed_table(own if spark is None else spark, sink, pattern, schema)
 
 
 def check_session(spark: Any) -> None:

@@ -55,7 +55,15 @@ def test_apply_says_what_to_install() -> None:
     assert str(caught.value).startswith(SENTENCE)
 
 
-NEED_SPARK = ["from_data_source", "from_dataframe", "local_session", "map_rows", "to_data_source", "udf"]
+NEED_SPARK = [
+    "from_data_source",
+    "from_dataframe",
+    "local_session",
+    "map_rows",
+    "read_stream",
+    "to_data_source",
+]
+NEED_SPARK += ["udf"]
 
 
 @pytest.mark.parametrize("name", NEED_SPARK)

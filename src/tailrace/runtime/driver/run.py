@@ -19,8 +19,10 @@ from tailrace.core.protocol.coordinator import Phase
 from tailrace.errors import OptionError, TailraceError, headline, shorten
 from tailrace.policy.numbers import is_number
 from tailrace.policy.techniques import NODE, Tail, Techniques
+from tailrace.runtime.connectors.commits.files import part_pattern
 from tailrace.runtime.driver import at_exit
 from tailrace.runtime.driver.checkpoint import Checkpoint
+from tailrace.runtime.driver.file_sinks import TableReader, check_visible, choose_file_sink
 from tailrace.runtime.driver.host import Host
 from tailrace.runtime.driver.run_journals import RunJournals
 from tailrace.runtime.driver.server import CoordinatorServer, Place
@@ -41,10 +43,18 @@ KEPT = 100
 class HostedRun(Run):
     """A run whose coordinator is in this process. A ``Host`` provides its workers: on Spark or on this machine."""
 
-    def __init__(self, topology: Topology, options: RunSettings, host: Host, place: Place) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        options: RunSettings,
+        host: Host,
+        place: Place,
+        read_table: TableReader | None = None,
+    ) -> None:
         self.name = topology.name
         self.runId = str(uuid.uuid4())
         self._options = options
+        self._read_table = read_table
         plan = make_plan(topology, options.workers, name_all=options.record is not None)
         check_sharing(plan, options.tail.shared_queues)
         if options.record is not None:
@@ -209,6 +219,13 @@ class HostedRun(Run):
 
     def workerPids(self) -> dict[int, int]:
         return self._server.pids()
+
+    def table(self, spark: Any = None, sink: str | None = None, *, schema: Any = None) -> Any:
+        chosen = choose_file_sink(self._server.plan, sink)
+        check_visible(chosen, self.id, self.lastProgress)
+        assert self._read_table is not None, "a run of Topology.run can read tables"
+        body = chosen.operator.body
+        return self._read_table(spark, body, part_pattern(chosen.name, self.id, body.format), schema)
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,6 @@ still runs comes late there, and is lost with it: see ``docs/decisions/apply.md`
 from __future__ import annotations
 
 import logging
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,7 +29,7 @@ from tailrace.spark.connectors.staged_rows import rows_in
 from tailrace.spark.connectors.staged_source import DataFrameSource, files_in
 from tailrace.spark.connectors.staging import check_splits, stage
 from tailrace.spark.run import check_session, free_slots, options_of, settings_of, slots_of
-from tailrace.spark.shared_folder import check_shared
+from tailrace.spark.shared_folder import check_shared, path_to_read
 from tailrace.spark.slots import HELD
 from tailrace.topology import ApplyOptions, Run, Topology, filled
 from tailrace.topology.placeholders import InputRows, OutputRows
@@ -41,8 +40,6 @@ MOST_SPLITS = 64
 ROLL_S = 30.0
 """A file of the result is complete so long after its first row. A worker that dies loses no more work than that, and an
 hour leaves 120 files for each task of the output."""
-
-_PATTERN = re.compile(r"[{}\[\]*?\\]")  # characters that make a pattern of a path that Spark is to read
 
 logger = logging.getLogger("tailrace")
 
@@ -167,5 +164,5 @@ def check_all_read(run: Run, source: DataFrameSource) -> None:
 def read_back(session: Any, output: Path, schema: StructType) -> DataFrame:
     """The result. Dates of all centuries are written as they are: nothing needs to be rebased."""
     reader = session.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
-    frame: DataFrame = reader.parquet("file://" + _PATTERN.sub(r"\\\g<0>", str(output)))
+    frame: DataFrame = reader.parquet(path_to_read(output))
     return frame

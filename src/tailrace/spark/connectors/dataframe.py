@@ -18,6 +18,7 @@ from tailrace.runtime.connectors.commits.files import absolute
 from tailrace.spark.connectors.passing_types import row_reader
 from tailrace.spark.connectors.staged_source import DataFrameSource
 from tailrace.spark.connectors.staging import check_splits, stage
+from tailrace.spark.shared_folder import check_shared
 
 _PREFIX = "tailrace-dataframe-"  # then the process id of the driver that owns the folder
 
@@ -43,7 +44,7 @@ def from_dataframe(df: DataFrame, *, splits: int | None = None, folder: str | Pa
     if not isinstance(df, DataFrame):
         raise OptionError(f"not a DataFrame: from_dataframe={shorten(df)} type={type(df).__name__}, is it a table?")
     if df.isStreaming:
-        raise OptionError("DataFrame is streaming: from_dataframe takes bounded ones, did you mean from_data_source?")
+        raise OptionError("DataFrame is streaming: from_dataframe takes bounded ones, did you mean from_stream?")
     check_splits(splits)
     reader = row_reader(df.schema, "from_dataframe=df")
     if folder is None:
@@ -53,6 +54,7 @@ def from_dataframe(df: DataFrame, *, splits: int | None = None, folder: str | Pa
         place = home / "rows"
     else:
         place = absolute(folder)
+    check_shared(df.sparkSession, place, "from_dataframe")
     stage(df, place, splits, durable=folder is not None)
     return DataFrameSource(place, reader)
 

@@ -23,9 +23,10 @@ from tailrace.signals import terminable, wait_for
 from tailrace.spark.calls.driver import is_connect
 from tailrace.spark.connectors.staged_rows import rows_in
 from tailrace.spark.connectors.staged_source import files_in
+from tailrace.spark.shared_folder import TOKEN, path_to_write
 
 _SUCCESS = "_SUCCESS"  # Spark writes it last
-_SPARKS_OWN = ("part-*", ".part-*.crc", "_temporary", "._SUCCESS.crc")  # what a job that died may leave behind
+_LEFTOVERS = ("part-*", ".part-*.crc", "_temporary", "._SUCCESS.crc", f"{TOKEN}*")  # of a driver that died
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +60,7 @@ def _write(df: DataFrame, place: Path) -> None:
     seen = Observation()
     observed: Any = df.observe(seen, F.count(F.lit(1)).alias("rows"))
     writer = observed.write.mode("overwrite").option("compression", "snappy")
-    _run(df.sparkSession, lambda: writer.parquet(f"file://{place}"))
+    _run(df.sparkSession, lambda: writer.parquet(path_to_write(place)))
     rows = seen.get.get("rows", 0)
     found = sum(map(rows_in, files_in(place)))
     if found != rows:
@@ -113,8 +114,8 @@ def _sync(file: Path) -> None:
 
 
 def _check_empty(place: Path) -> None:
-    """Raise OptionError if the folder holds anything but leftovers of Spark, which is about to delete its content."""
-    others = [path.name for path in place.glob("*") if not any(path.match(pattern) for pattern in _SPARKS_OWN)]
+    """Raise OptionError if the folder holds anything but leftovers, as Spark is about to delete its content."""
+    others = [path.name for path in place.glob("*") if not any(path.match(pattern) for pattern in _LEFTOVERS)]
     if others or place.is_file():
         raise OptionError(
             f"folder holds something else: folder={place} found={sorted(others)[:3]}, did you mean a new folder in it?"
