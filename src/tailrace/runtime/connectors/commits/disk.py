@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
+from typing import IO
 
 
 def write_file(path: Path, data: bytes | memoryview) -> None:
@@ -37,6 +39,26 @@ def make_directory(path: Path) -> None:
         return
     make_directory(path.parent)
     path.mkdir(exist_ok=True)
+    sync_directory(path.parent)
+
+
+def lock_file(path: Path) -> IO[bytes] | None:
+    """Open a file and lock it, for as long as it stays open or this process lives. None if another has the lock."""
+    lock = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "rb")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        return None
+    return lock
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Replace a small file as a whole, durably. There is one writer."""
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)  # it may be a symbolic link to some other file
+    write_file(fresh, data)
+    fresh.replace(path)
     sync_directory(path.parent)
 
 
