@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from tailrace.spark.connectors.data_sink import to_data_source
     from tailrace.spark.connectors.data_source import from_data_source
     from tailrace.spark.connectors.dataframe import from_dataframe
+    from tailrace.spark.connectors.streaming import from_stream
     from tailrace.spark.session import local_session
 
 __version__ = VERSION
@@ -123,6 +124,7 @@ __all__ = [
     "from_dataframe",
     "from_iterable",
     "from_lines",
+    "from_stream",
     "latency_balanced",
     "lbf",
     "lbf_work",
@@ -154,6 +156,7 @@ set_launcher(launch)
 _ON_SPARK = {
     "from_data_source": "connectors.data_source",
     "from_dataframe": "connectors.dataframe",
+    "from_stream": "connectors.streaming",
     "local_session": "session",
     "map_rows": "calls.map_rows",
     "udf": "calls.udf",

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import tailrace as tr
 from kit.examples import run_example
 
-NEED_SPARK = ["from_data_source", "from_dataframe", "local_session", "map_rows", "to_data_source", "udf"]
+NEED_SPARK = ["from_data_source", "from_dataframe", "from_stream", "local_session", "map_rows", "to_data_source", "udf"]
 
 
 @pytest.mark.parametrize("name", NEED_SPARK)
