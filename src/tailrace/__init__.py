@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from tailrace.spark.connectors.data_sink import to_data_source
     from tailrace.spark.connectors.data_source import from_data_source
     from tailrace.spark.connectors.dataframe import from_dataframe
+    from tailrace.spark.connectors.streaming import from_stream
     from tailrace.spark.connectors.tables import read_stream
     from tailrace.spark.session import local_session
 
@@ -128,6 +129,7 @@ __all__ = [
     "from_dataframe",
     "from_iterable",
     "from_lines",
+    "from_stream",
     "latency_balanced",
     "lbf",
     "lbf_work",
@@ -161,6 +163,7 @@ set_applier(_apply)
 _ON_SPARK = {
     "from_data_source": "connectors.data_source",
     "from_dataframe": "connectors.dataframe",
+    "from_stream": "connectors.streaming",
     "local_session": "session",
     "map_rows": "calls.map_rows",
     "read_stream": "connectors.tables",

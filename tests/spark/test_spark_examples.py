@@ -12,7 +12,7 @@ import tailrace as tr
 from kit.examples import run_example
 
 NEED_SPARK = ["from_data_source", "from_dataframe", "local_session", "map_rows", "read_stream", "to_data_source", "udf"]
-NEED_SPARK += ["Run.table", "Topology.apply"]
+NEED_SPARK += ["from_stream", "Run.table", "Topology.apply"]
 
 
 @pytest.mark.parametrize("name", NEED_SPARK)

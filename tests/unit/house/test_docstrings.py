@@ -24,7 +24,7 @@ ELSEWHERE = {
     "local_session",
     "map_rows",
 }
-ELSEWHERE |= {"Topology.apply", "read_stream", "to_data_source", "udf"}
+ELSEWHERE |= {"Topology.apply", "from_stream", "read_stream", "to_data_source", "udf"}
 """Run in other folders; so are all examples of ``Run``."""
 
 MADE = re.compile(r"``\w+\(.*?\)`` makes one\.")

@@ -58,6 +58,7 @@ def test_apply_says_what_to_install() -> None:
 NEED_SPARK = [
     "from_data_source",
     "from_dataframe",
+    "from_stream",
     "local_session",
     "map_rows",
     "read_stream",

@@ -489,6 +489,10 @@ class Coordinator:
     def restarts_of(self, worker: int) -> int:
         return self._table[worker].deaths.total
 
+    def settled(self, sources: Iterable[int]) -> bool:
+        """Whether these sources will read no more, and all they have read is durable and committed."""
+        return all(self._sources[task].settled for task in sources)
+
     @property
     def version(self) -> int:
         """The newest version of the membership."""

@@ -16,7 +16,7 @@ from typing import IO, Any
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.messages import Position
 from tailrace.errors import OptionError
-from tailrace.runtime.connectors.commits.disk import make_directory, sync_directory, write_file
+from tailrace.runtime.connectors.commits.disk import make_directory, replace_file
 from tailrace.runtime.driver.folder_lock import lock_folder
 from tailrace.topology import Role
 
@@ -128,12 +128,7 @@ class Checkpoint:
             "next_epoch": self.next_epoch,
             "positions": {key: _store_position(position) for key, position in self._known.items()},
         }
-        path = self._folder / "checkpoint.json"
-        fresh = path.with_suffix(".new")
-        fresh.unlink(missing_ok=True)  # it may be a symbolic link to some other file
-        write_file(fresh, json.dumps(content).encode())
-        fresh.replace(path)
-        sync_directory(self._folder)
+        replace_file(self._folder / "checkpoint.json", json.dumps(content).encode())
 
 
 def _store_position(position: Position) -> dict[str, Any]:
