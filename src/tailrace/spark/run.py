@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import socket
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -15,8 +14,9 @@ from tailrace.policy.hedging.by_name import named_hedge
 from tailrace.policy.send_order.by_name import named_send
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.driver.run import HostedRun
-from tailrace.runtime.driver.server import LOOPBACK, Place
+from tailrace.runtime.listening import LOOPBACK, Place, why_not_bind
 from tailrace.runtime.options import RunSettings
+from tailrace.spark.encryption import with_encryption
 from tailrace.spark.host import SparkHost
 from tailrace.spark.slots import HELD, is_local, total_slots
 from tailrace.topology import RunOptions, Topology
@@ -24,10 +24,6 @@ from tailrace.topology import RunOptions, Topology
 PREFIX = "spark.tailrace."
 EVERYWHERE = "0.0.0.0"
 HOST, BIND = "spark.driver.host", "spark.driver.bindAddress"
-
-ENCRYPTS = ("spark.network.crypto.enabled", "spark.authenticate.enableSaslEncryption", "spark.ssl.rpc.enabled")
-"""Settings that make Spark encrypt its network traffic. ``spark.authenticate`` alone only authenticates peers, as the
-run's secret does; ``spark.io.encryption.enabled`` is about files."""
 
 logger = logging.getLogger("tailrace")
 
@@ -49,10 +45,8 @@ STOPPED = "the Spark session has been stopped: workers need one that runs; was s
 def launch_on_spark(topology: Topology, spark: Any, options: RunOptions) -> HostedRun:
     check_session(spark)
     conf = configuration(spark)
-    given = {name: value for name, value in options.items() if value is not None}
-    chosen = RunSettings.of({**options_in(conf), **given})
     context = spark.sparkContext
-    check_encryption(context.master, conf, chosen.plaintext)
+    chosen = settings_of(context.master, conf, options)
     place = place_of(context.master, conf)
     HELD.take(context.applicationId, chosen.workers, slots_of(spark), context.master)
     host = SparkHost(spark, uuid.uuid4().hex[:8], topology.name, chosen.workers)
@@ -89,6 +83,12 @@ def slots_of(spark: Any) -> int | None:
 # -- options
 
 
+def settings_of(master: str, conf: Mapping[str, str], options: Mapping[str, Any]) -> RunSettings:
+    """What was asked for, in the configuration or as arguments, which count more."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return with_encryption(RunSettings.of({**options_in(conf), **given}), master, conf)
+
+
 def options_in(conf: Mapping[str, str]) -> dict[str, Any]:
     """Run options from the Spark configuration: ``spark.tailrace.maxPending`` sets ``max_pending``."""
     kinds = {field.name: str(field.type) for field in fields(RunSettings) if field.name != "tail"}
@@ -114,9 +114,9 @@ def _camel(name: str) -> str:
 
 
 def _parse(key: str, text: str, kind: str) -> Any:
-    if kind.startswith(("str", "Literal")):
+    if "str" in kind or kind.startswith("Literal"):
         return text
-    if kind == "bool":
+    if kind.startswith("bool"):
         if text.lower() not in ("true", "false"):
             raise OptionError(f"option in the Spark configuration is neither true nor false: {key}={text}")
         return text.lower() == "true"
@@ -150,22 +150,3 @@ def place_of(master: str, conf: Mapping[str, str]) -> Place:
         *(HOST, bind, why_not, BIND),
     )
     return Place(EVERYWHERE, address)
-
-
-def why_not_bind(address: str) -> OSError | None:
-    try:
-        socket.create_server((address, 0)).close()
-    except OSError as error:
-        return error
-    return None
-
-
-def check_encryption(master: str, conf: Mapping[str, str], plaintext: bool) -> None:
-    """Raise OptionError if Spark is configured to encrypt its network traffic, unless ``plaintext`` is allowed."""
-    encrypting = [key for key in ENCRYPTS if conf.get(key, "").lower() == "true"]
-    if not encrypting or plaintext or is_local(master):
-        return
-    raise OptionError(
-        f"Spark is told to encrypt, and Tailrace does not encrypt tuples: {encrypting[0]}=true: "
-        f"may they go over this network in clear, {PREFIX}plaintext=true?"
-    )
