@@ -10,5 +10,6 @@
 - ``examples``: examples in docstrings, run.
 - ``pages``: the documents, and the code in them.
 - ``relays``: somebody between two processes, who reads and adds.
+- ``sniffing``: somebody who reads a whole network.
 - ``staged``: hedging rules and an auditor for the simulator.
 """
