@@ -16,6 +16,9 @@ from tailrace.runtime.encryption.session import RECORD_BYTES, Data, TlsSession
 CHUNK = 128 << 10
 """Bytes that are encrypted at once: about what the kernel's buffers take."""
 
+READ_BYTES = 64 << 10
+"""Bytes that are read at once. For much more, ``malloc`` asks the kernel for memory, which takes as long as a frame."""
+
 
 class EncryptedConnection:
     """Behaves like the socket that it is made of, blocking or not. One thread may send while another receives.
@@ -28,13 +31,13 @@ class EncryptedConnection:
         self._socket = connection
         self._session = session
         self._decrypted = session.decrypt(b"")  # what came together with the end of the handshake
-        self._encrypted = memoryview(b"")  # what the socket has not taken yet
+        self._encrypted: bytes | memoryview = b""  # what the socket has not taken yet
         self._taken = 0  # how much of the sender's data that is
 
     def recv(self, size: int) -> bytes:
         """Up to ``size`` bytes; none when the peer has closed. Raises Tampered, an OSError, if somebody added some."""
         while not self._decrypted:
-            received = self._socket.recv(size - RECORD_BYTES if size >= 2 * RECORD_BYTES else RECORD_BYTES)
+            received = self._socket.recv(min(max(RECORD_BYTES, size - RECORD_BYTES), READ_BYTES))
             if not received:
                 return b""
             self._decrypted = self._session.decrypt(received)
@@ -47,10 +50,12 @@ class EncryptedConnection:
         if not self._encrypted:
             chunk = data if len(data) <= CHUNK else memoryview(data)[:CHUNK]
             self._taken = len(chunk)
-            self._encrypted = memoryview(self._session.encrypt(chunk))
-        self._encrypted = self._encrypted[self._socket.send(self._encrypted) :]
-        if self._encrypted:
+            self._encrypted = self._session.encrypt(chunk)
+        sent = self._socket.send(self._encrypted)
+        if sent < len(self._encrypted):
+            self._encrypted = memoryview(self._encrypted)[sent:]
             raise BlockingIOError
+        self._encrypted = b""
         return self._taken
 
     def sendall(self, data: Data) -> None:
