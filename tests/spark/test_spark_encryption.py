@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import tailrace as tr
 from kit.runs import coordinator, durable, finish, kill
 from kit.sniffing import Sniffer
 from kit.spark import Sessions, running_on, standalone_cluster
+from tailrace.runtime.listening import WORKER_ADDRESS
 from tailrace.spark.doctor import examine
 from tailrace.testing.namespaces import Namespaces, why_no_namespaces
 from tailrace.testing.processes import wait_until
@@ -20,11 +22,12 @@ ROWS = 3_000
 MARKER, LIMIT = "no-stranger-may-read-this", "limit-that-no-stranger-knows"
 SECRET = {"spark.authenticate": "true", "spark.authenticate.secret": "of the cluster"}
 CRYPTO = SECRET | {"spark.network.crypto.enabled": "true"}
+OWN_NETWORK = ("10.214.7.2", "10.214.7.3")
 NO_NAMESPACES = why_no_namespaces()
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(280),
     pytest.mark.skipif(NO_NAMESPACES is not None, reason=f"no network namespaces: {NO_NAMESPACES}"),
 ]
 
@@ -37,8 +40,14 @@ def network() -> Iterator[Namespaces]:
 
 @pytest.fixture(scope="module")
 def spark(sessions: Sessions, network: Namespaces, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """On two machines whose Spark encrypts."""
-    hosts = {machine.address: machine.prefix for machine in network.machines}
+    """On two machines whose Spark encrypts. Their workers have a network of their own."""
+    own = dict(zip(network.machines, OWN_NETWORK, strict=True))
+    for machine, address in own.items():
+        command = ["ip", "-n", machine.name, "addr", "add", f"{address}/24", "dev", "eth0"]
+        subprocess.run(command, check=True)
+    hosts = {
+        machine.address: [*machine.prefix, "env", f"{WORKER_ADDRESS}={address}"] for machine, address in own.items()
+    }
     folder = tmp_path_factory.mktemp("cluster")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_DAEMON_JAVA_OPTS", " ".join(f"'-D{key}={value}'" for key, value in CRYPTO.items()))
@@ -69,10 +78,10 @@ def test_nobody_on_the_network_reads_a_tuple(plaintext: bool, spark: SparkSessio
             wait_until(lambda: durable(run) > ROWS // 3, 60, "a third")
             kill(run, 1)
             finish(run, 120)
-        seen = sniffer.seen
+        seen, receivers = sniffer.seen, sniffer.receivers_of(MARKER.encode())
         secret = coordinator(run).secret
     assert sorted(out.values) == sorted(mark(number) for number in range(ROWS))
-    assert (MARKER.encode() in seen) is plaintext
+    assert receivers == ({network.address, *OWN_NETWORK} if plaintext else set())
     assert secret not in seen and b"PRIVATE KEY" not in seen, "Spark encrypts them"
 
 
