@@ -185,6 +185,11 @@ class CoordinatorServer:
         """Every peer proves that it knows this. It lasts as long as the run."""
         return self._secret
 
+    @property
+    def fingerprint(self) -> bytes | None:
+        """Of the certificate that every process of the run shows; None if the run is not encrypted."""
+        return None if self._certificate is None else self._certificate.fingerprint
+
     def epoch_of(self, worker: int) -> int:
         """The epoch of the process that is this worker now."""
         return self._core.epoch_of(worker)
