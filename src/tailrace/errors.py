@@ -119,6 +119,10 @@ class AuthenticationError(ProtocolError):
     """A peer does not know the run's secret."""
 
 
+class Tampered(AuthenticationError, ConnectionError):
+    """Bytes on an encrypted connection are not its peer's. To whoever uses the connection, it has broken."""
+
+
 class RingError(TailraceError):
     """A ring in shared memory cannot take this record, or holds what no ring holds."""
 

@@ -11,7 +11,7 @@ from tailrace.dashboard import watch
 from tailrace.errors import OptionError, shorten
 from tailrace.runtime.driver.host import SubprocessHost
 from tailrace.runtime.driver.run import HostedRun
-from tailrace.runtime.driver.server import LOOPBACK
+from tailrace.runtime.listening import LOOPBACK
 from tailrace.runtime.options import RunSettings
 from tailrace.runtime.resource_needs import check_workers, free_bytes, process_limit
 from tailrace.topology import ApplyOptions, Run, RunOptions, Topology

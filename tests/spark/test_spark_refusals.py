@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 import pytest
 
 import tailrace as tr
-from tailrace.runtime.driver.server import LOOPBACK, Place
 from tailrace.runtime.links.control import Bootstrap
+from tailrace.runtime.listening import LOOPBACK, Place
 from tailrace.spark.doctor import Diagnosis, Examined, Expected, check_java, examine, judge
+from tailrace.spark.encryption import ENCRYPTS, describe_encryption
 from tailrace.spark.host import hopeless_cause
 from tailrace.spark.probes import Executor, Probed
-from tailrace.spark.run import ENCRYPTS, check_encryption, launch_on_spark, options_in, place_of
+from tailrace.spark.run import launch_on_spark, options_in, place_of, settings_of
 from tailrace.spark.session import local_session
 from tailrace.spark.slots import Held, executors_wanted, is_local, total_slots
 from tailrace.spark.task import entry
@@ -183,30 +185,82 @@ def test_an_address_that_cannot_be_listened_on_is_refused() -> None:
 
 
 @pytest.mark.parametrize("key", ENCRYPTS)
-def test_a_session_that_is_told_to_encrypt_is_refused(key: str) -> None:
-    with pytest.raises(tr.OptionError) as caught:
-        check_encryption("spark://m:1", {key: "true"}, plaintext=False)
-    assert str(caught.value) == (
-        f"Spark is told to encrypt, and Tailrace does not encrypt tuples: {key}=true: "
-        "may they go over this network in clear, spark.tailrace.plaintext=true?"
+def test_what_is_encrypted(key: str) -> None:
+    """What Spark encrypts is, if it leaves the machine; unless the user says otherwise."""
+    encrypts, cluster = {key: "true", "spark.authenticate": "true"}, "spark://m:1"
+    assert settings_of(cluster, encrypts, {}).encrypt is True
+    assert settings_of(cluster, {key: "false", "spark.authenticate": "true"}, {}).encrypt is False
+    assert settings_of("local[2]", encrypts, {}).encrypt is False
+    assert settings_of("local[2]", encrypts, {"encrypt": True}).encrypt is True
+    assert settings_of(cluster, encrypts, {"plaintext": True}).encrypt is False
+    assert settings_of(cluster, {**encrypts, "spark.tailrace.plaintext": "true"}, {}).encrypt is False
+    assert settings_of(cluster, encrypts, {"encrypt": False}).encrypt is False
+    assert settings_of(cluster, {**encrypts, "spark.tailrace.encrypt": "false"}, {}).encrypt is False
+    assert settings_of(cluster, {"spark.tailrace.encrypt": "true"}, {}).encrypt is True
+    with pytest.raises(tr.OptionError, match="encrypted and in clear at once: encrypt=True plaintext=True"):
+        settings_of(cluster, {**encrypts, "spark.tailrace.plaintext": "true"}, {"encrypt": True})
+
+
+def test_a_secret_that_travels_in_clear_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    settings_of("spark://m:1", {ENCRYPTS[0]: "true"}, {"encrypt": True})
+    settings_of("local-cluster[2,1,1024]", {}, {"encrypt": True})
+    settings_of("spark://m:1", {}, {})
+    assert not caplog.messages
+    settings_of("spark://m:1", {}, {"encrypt": True})
+    (said,) = caplog.messages
+    assert said == (
+        "the run's secret and the key of its certificate go over the network in clear: Spark, which sends them to "
+        "executors, does not encrypt: encrypt=True master=spark://m:1: who reads them can join the run; could you set "
+        "spark.authenticate=true and spark.network.crypto.enabled=true, or spark.ssl.rpc.enabled=true?"
     )
-    check_encryption("spark://m:1", {key: "true"}, plaintext=True)
-    check_encryption("spark://m:1", {key: "false", "spark.authenticate": "true"}, plaintext=False)
-    check_encryption("local[2]", {key: "true"}, plaintext=False)
-    assert options_in({"spark.tailrace.plaintext": "true"}) == {"plaintext": True}
 
 
-def test_the_refusal_comes_before_anything_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encryption_that_cannot_be_had_is_refused_before_anything_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     class Context:
         master, applicationId = "spark://m:1", "app"
 
     class Session:
         sparkContext = Context()
 
+    class NoHost:
+        def __init__(self, *_: Any) -> None: ...
+        def close(self) -> None: ...
+
+    conf = {"spark.network.crypto.enabled": "true", "spark.driver.host": "127.0.0.1"}
     monkeypatch.setattr("tailrace.spark.run.check_session", lambda spark: None)
-    monkeypatch.setattr("tailrace.spark.run.configuration", lambda spark: {"spark.network.crypto.enabled": "true"})
-    with pytest.raises(tr.OptionError, match="Tailrace does not encrypt tuples"):
-        launch_on_spark(tr.Topology("t"), Session(), {})
+    monkeypatch.setattr("tailrace.spark.run.configuration", lambda spark: conf)
+    monkeypatch.setattr("tailrace.spark.run.slots_of", lambda spark: None)
+    monkeypatch.setattr("tailrace.spark.run.SparkHost", NoHost)
+    monkeypatch.setitem(sys.modules, "cryptography.x509", None)
+    with pytest.raises(tr.OptionError, match="encryption needs the package cryptography on the driver: python="):
+        launch_on_spark(topology(), Session(), {})
+
+
+def test_the_doctor_says_what_will_be_encrypted_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(master: str, conf: dict[str, str]) -> tuple[bool, str]:
+        ok, what, detail = describe_encryption(settings_of(master, conf, {}), master, conf)
+        assert what == "encryption"
+        return ok, detail
+
+    crypto, cluster = {"spark.network.crypto.enabled": "true"}, "spark://m:1"
+    on = f"on, as spark.network.crypto.enabled=true: TLS 1.3 by {ssl.OPENSSL_VERSION}"
+    assert said(cluster, crypto) == (True, on)
+    assert said(cluster, {"spark.tailrace.encrypt": "true"})[1].startswith("on, as spark.tailrace.encrypt=true: TLS")
+    off = "off: Spark's own traffic is not encrypted either; encrypt=True switches it on"
+    assert said(cluster, {}) == (True, off)
+    assert said(cluster, {**crypto, "spark.tailrace.plaintext": "true"})[1].startswith("off: told not to; encrypt=True")
+    assert said("local[2]", crypto)[1].startswith("off: all processes are on this machine; encrypt=True")
+    monkeypatch.setitem(sys.modules, "cryptography.x509", None)
+    assert said(cluster, {}) == (True, f"{off}, and takes pip install 'tailrace[encrypt]'")
+    ok, detail = said(cluster, crypto)
+    assert not ok and detail.startswith("asked for by spark.network.crypto.enabled=true: encryption needs the package")
+
+
+def test_ports_of_the_configuration() -> None:
+    ports = settings_of("spark://m:1", {"spark.tailrace.port": "20000-20100"}, {}).ports
+    assert str(ports) == "20000-20100"
+    with pytest.raises(tr.OptionError, match="neither a port nor a range of ports: port='http'"):
+        settings_of("spark://m:1", {"spark.tailrace.port": "http"}, {})
 
 
 def task_of(version: str) -> Any:

@@ -71,6 +71,11 @@ FILE_MODULE = "__tailrace_file__"  # not importable by workers, so that the file
     help="Let tasks of an operator draw from one queue: those in one worker, or on one node.",
 )
 @click.option("--send", metavar="ORDER", help="Have tuples leave a worker in order: lbf, lbf_work, round_robin, fifo.")
+@click.option(
+    "--encrypt",
+    is_flag=True,
+    help="Encrypt what goes over the network, also where Spark does not: takes pip install 'tailrace[encrypt]'.",
+)
 @click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus metrics here.")
 @click.option("--json", "as_json", is_flag=True, help="Write each progress as a line of JSON, and nothing else.")
 def run(
@@ -85,6 +90,7 @@ def run(
     hedge: str | None,
     shared_queues: str | None,
     send: str | None,
+    encrypt: bool,
     metrics_port: int | None,
     as_json: bool,
 ) -> None:
@@ -119,7 +125,7 @@ def run(
         chosen = Tail(rule, scope, scheduler)
         tail = None if chosen == PLAIN else chosen
         options: dict[str, Any] = {"workers": workers, "checkpoint": checkpoint, "state": state, "record": record}
-        options["tail"] = tail
+        options |= {"tail": tail, "encrypt": encrypt or None}
         handle: Run = topology.run(spark, **{name: value for name, value in options.items() if value is not None})
         stack.enter_context(stopped_at_the_end(handle))
         if metrics_port is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
@@ -14,11 +13,9 @@ from tailrace.runtime.worker.process import orphaned, serve
 def main() -> None:
     if sys.stdin is None or sys.stdin.isatty():
         sys.exit("tailrace.runtime is started by Tailrace itself; to run a topology, call topology.run()")
-    said = json.load(sys.stdin)
-    host, port = said["address"]
-    limits = said["limits"] and (*said["limits"][:2], bytes.fromhex(said["limits"][2]))
+    bootstrap = Bootstrap.from_json(sys.stdin.read())
     try:
-        serve(Bootstrap((host, port), bytes.fromhex(said["secret"]), said["worker"], said["epoch"], limits))
+        serve(bootstrap)
     except (OSError, ProtocolError):
         orphaned()
     os._exit(0)  # a normal exit would wait for threads that are still in user code

@@ -15,6 +15,7 @@ from tailrace.core.send_order.outgoing import OUTGOING_TUPLES
 from tailrace.errors import OptionError, refuse_unknown, shorten
 from tailrace.policy.numbers import is_number
 from tailrace.policy.techniques import NODE, PLAIN, WORKER, Tail
+from tailrace.runtime.listening import Ports, ports_of
 
 MEGABIT_BYTES = 125_000
 MOST_WORKERS = 1024
@@ -59,7 +60,9 @@ class RunSettings:
     link_mbps: float | None = None  # limit on outgoing megabits a second: for benches, or to keep queues in the worker
     link_scope: Literal["worker", "node"] = WORKER  # "node" needs shared memory
     ring: bool = True  # shared memory between workers of one machine; without it they talk over TCP
-    plaintext: bool = False  # run although the Spark session is configured to encrypt, which Tailrace cannot do
+    encrypt: bool | None = None  # as the Spark session does, which plain processes have none of
+    plaintext: bool = False  # in clear although the Spark session is configured to encrypt
+    port: int | str | None = None  # the system picks free ones; firewalls may want to know them beforehand
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -76,8 +79,11 @@ class RunSettings:
                 if not isinstance(value, Tail):
                     raise OptionError(f"not a tail: tail={shorten(value)}: did you mean Tail(hedge=…)?")
                 continue
-            if field.name in ("ring", "plaintext"):
-                if not isinstance(value, bool):
+            if field.name == "port":
+                ports_of(value)
+                continue
+            if field.name in ("ring", "plaintext", "encrypt"):
+                if not isinstance(value, bool) and not (field.name == "encrypt" and value is None):
                     raise OptionError(
                         f"option must be true or false: {field.name}={shorten(value)}; did you mix two up?"
                     )
@@ -107,6 +113,8 @@ class RunSettings:
                 raise OptionError(f"more than a core: feedback_share={shorten(value)}; did you mean {value / 100:g}?")
             if not field.name.endswith(("_s", "_mbps", "_share")) and not isinstance(value, int):
                 raise OptionError(f"option must be a whole number: {field.name}={shorten(value)}; did you mix two up?")
+        if self.encrypt and self.plaintext:
+            raise OptionError("encrypted and in clear at once: encrypt=True plaintext=True: which of the two?")
         self.check(self.tail)
 
     def check(self, tail: Tail) -> None:
@@ -128,6 +136,10 @@ class RunSettings:
     @property
     def ledger(self) -> LedgerLimits:
         return LedgerLimits(self.max_pending, int(self.recovery_timeout_s * SECOND_NS))
+
+    @property
+    def ports(self) -> Ports | None:
+        return ports_of(self.port)
 
     @property
     def lease_s(self) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import re
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +13,12 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from tailrace.errors import TailraceError
-from tailrace.runtime.driver.server import Place
+from tailrace.runtime.listening import Place, Ports, listen
+from tailrace.spark.encryption import describe_encryption
 from tailrace.spark.host import explain, hopeless_cause
 from tailrace.spark.plainpython import plain_python
 from tailrace.spark.probes import LOCAL, PROBE_S, Probed, Report, probe_all
-from tailrace.spark.run import check_session, configuration, place_of, slots_of
+from tailrace.spark.run import check_session, configuration, place_of, settings_of, slots_of
 from tailrace.spark.session import find_java, java_problem, java_version
 from tailrace.spark.slots import HELD, executors_wanted
 from tailrace.version import VERSION
@@ -129,8 +129,14 @@ def examine(spark: SparkSession) -> Diagnosis:
     checks.append(Finding(True, "session", f"{context.master}, application {context.applicationId}"))
     checks.append(_slots(slots_of(spark), HELD.count(context.applicationId)))
     conf = configuration(spark)
-    wanted = executors_wanted(str(context.master), conf)
-    executors = examine_executors(spark, place_of(str(context.master), conf), wanted)
+    master = str(context.master)
+    try:
+        settings, place = settings_of(master, conf, {}), place_of(master, conf)
+        wanted = executors_wanted(master, conf)
+        executors = examine_executors(spark, place, wanted, settings.ports)
+    except TailraceError as error:
+        return Diagnosis([*checks, Finding(False, "options", str(error))], [])
+    checks.append(Finding(*describe_encryption(settings, master, conf)))
     if len(executors) < (wanted or 1):
         checks.append(Finding(False, "executors", _too_few(len(executors), wanted)))
     return Diagnosis(checks, executors)
@@ -157,9 +163,11 @@ def _too_few(came: int, wanted: int | None) -> str:
     return f"{which} within {PROBE_S:g} s; has the cluster cores and memory left?"
 
 
-def examine_executors(spark: SparkSession, place: Place, wanted: int | None) -> list[Examined]:
+def examine_executors(
+    spark: SparkSession, place: Place, wanted: int | None, ports: Ports | None = None
+) -> list[Examined]:
     """Send a probe to every executor, and compare its report with the driver."""
-    with socket.create_server((place.bind, 0), backlog=128) as listener:
+    with listen(place.bind, ports, backlog=128) as listener:
         everyone = probe_all(spark, (place.address, listener.getsockname()[1]), wanted)
     expected = Expected(platform.python_version().rpartition(".")[0], VERSION)
     return [Examined(probed, judge(probed, place, expected)) for probed in everyone]

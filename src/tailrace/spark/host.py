@@ -139,7 +139,7 @@ def give_up(bootstrap: Bootstrap, why: str) -> bool:
     """
     hello = {"role": "worker", "worker": bootstrap.worker, "epoch": bootstrap.epoch}
     try:
-        contact = dial(bootstrap.address, bootstrap.secret, hello)
+        contact = dial(bootstrap.address, bootstrap.secret, hello, bootstrap.fingerprint)
     except (OSError, ProtocolError):
         return False  # the run is over, or has replaced this worker
     control = ControlConnection(contact.connection, contact.seals)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import socket
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -17,9 +16,10 @@ from tailrace.policy.hedging.by_name import named_hedge
 from tailrace.policy.send_order.by_name import named_send
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.driver.run import HostedRun
-from tailrace.runtime.driver.server import LOOPBACK, Place
+from tailrace.runtime.listening import LOOPBACK, Place, why_not_bind
 from tailrace.runtime.options import RunSettings
 from tailrace.spark.connectors.tables import committed_table
+from tailrace.spark.encryption import with_encryption
 from tailrace.spark.host import SparkHost
 from tailrace.spark.slots import HELD, is_local, total_slots
 from tailrace.topology import RunOptions, Topology
@@ -27,10 +27,6 @@ from tailrace.topology import RunOptions, Topology
 PREFIX = "spark.tailrace."
 EVERYWHERE = "0.0.0.0"
 HOST, BIND = "spark.driver.host", "spark.driver.bindAddress"
-
-ENCRYPTS = ("spark.network.crypto.enabled", "spark.authenticate.enableSaslEncryption", "spark.ssl.rpc.enabled")
-"""Settings that make Spark encrypt its network traffic. ``spark.authenticate`` alone only authenticates peers, as the
-run's secret does; ``spark.io.encryption.enabled`` is about files."""
 
 logger = logging.getLogger("tailrace")
 
@@ -51,9 +47,10 @@ STOPPED = "the Spark session has been stopped: workers need one that runs; was s
 
 def launch_on_spark(topology: Topology, spark: Any, options: RunOptions) -> HostedRun:
     check_session(spark)
-    chosen = settings_of(spark, options)
+    conf = configuration(spark)
     context = spark.sparkContext
-    place = place_of(context.master, configuration(spark))
+    chosen = settings_of(context.master, conf, options)
+    place = place_of(context.master, conf)
     HELD.take(context.applicationId, chosen.workers, slots_of(spark), context.master)
     host = SparkHost(spark, uuid.uuid4().hex[:8], topology.name, chosen.workers)
     try:
@@ -79,19 +76,6 @@ def check_session(spark: Any) -> None:
         raise TopologyError(STOPPED)
 
 
-def options_of(spark: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are given in the session's configuration, or, which goes before that, in a call."""
-    given = {name: value for name, value in options.items() if value is not None}
-    return {**options_in(configuration(spark)), **given}
-
-
-def settings_of(spark: Any, options: Mapping[str, Any]) -> RunSettings:
-    """The options of a run on this session, checked."""
-    chosen = RunSettings.of(options_of(spark, options))
-    check_encryption(spark.sparkContext.master, configuration(spark), chosen.plaintext)
-    return chosen
-
-
 def configuration(spark: Any) -> dict[str, str]:
     """The whole configuration of a session, including what was set after its start."""
     return {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
@@ -111,6 +95,17 @@ def free_slots(spark: Any) -> int | None:
 
 
 # -- options
+
+
+def options_of(conf: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are given in the session's configuration, or, which goes before that, in a call."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return {**options_in(conf), **given}
+
+
+def settings_of(master: str, conf: Mapping[str, str], options: Mapping[str, Any]) -> RunSettings:
+    """What was asked for, in the configuration or as arguments, checked."""
+    return with_encryption(RunSettings.of(options_of(conf, options)), master, conf)
 
 
 def options_in(conf: Mapping[str, str]) -> dict[str, Any]:
@@ -138,9 +133,9 @@ def _camel(name: str) -> str:
 
 
 def _parse(key: str, text: str, kind: str) -> Any:
-    if kind.startswith(("str", "Literal")):
+    if "str" in kind or kind.startswith("Literal"):
         return text
-    if kind == "bool":
+    if kind.startswith("bool"):
         if text.lower() not in ("true", "false"):
             raise OptionError(f"option in the Spark configuration is neither true nor false: {key}={text}")
         return text.lower() == "true"
@@ -174,22 +169,3 @@ def place_of(master: str, conf: Mapping[str, str]) -> Place:
         *(HOST, bind, why_not, BIND),
     )
     return Place(EVERYWHERE, address)
-
-
-def why_not_bind(address: str) -> OSError | None:
-    try:
-        socket.create_server((address, 0)).close()
-    except OSError as error:
-        return error
-    return None
-
-
-def check_encryption(master: str, conf: Mapping[str, str], plaintext: bool) -> None:
-    """Raise OptionError if Spark is configured to encrypt its network traffic, unless ``plaintext`` is allowed."""
-    encrypting = [key for key in ENCRYPTS if conf.get(key, "").lower() == "true"]
-    if not encrypting or plaintext or is_local(master):
-        return
-    raise OptionError(
-        f"Spark is told to encrypt, and Tailrace does not encrypt tuples: {encrypting[0]}=true: "
-        f"may they go over this network in clear, {PREFIX}plaintext=true?"
-    )

@@ -85,7 +85,7 @@ def outlast(bootstrap: Bootstrap) -> None:
     hello = {"role": "worker", "worker": bootstrap.worker, "epoch": bootstrap.epoch}
     while True:
         try:
-            dial(bootstrap.address, bootstrap.secret, hello).connection.close()
+            dial(bootstrap.address, bootstrap.secret, hello, bootstrap.fingerprint).connection.close()
         except Refused as refusal:
             if A_COPY not in str(refusal):
                 return

@@ -158,8 +158,16 @@ class RunOptions(TypedDict, total=False):
     ring: bool
     """``False`` has workers of one node talk over TCP instead of shared memory."""
 
+    encrypt: bool | None
+    """``True`` encrypts every connection of the run with TLS 1.3, ``None`` only where the Spark session is set to
+    encrypt its network traffic. It takes ``pip install 'tailrace[encrypt]'`` on the driver."""
+
     plaintext: bool
-    """``True`` runs in a Spark session that is set to encrypt its network traffic, although Tailrace does not."""
+    """``True`` sends everything in clear, although the Spark session is set to encrypt its network traffic."""
+
+    port: int | str | None
+    """The port that processes of the run listen on, or a range of ports, such as ``"20000-20100"``, of which each takes
+    the first that is free. ``None``: any."""
 
 
 class ApplyOptions(RunOptions, total=False):

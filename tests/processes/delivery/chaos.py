@@ -32,7 +32,7 @@ import tailrace as tr
 from kit.runs import assert_same_rows, homes, read_jsonl, read_parquet
 from tailrace.runtime.driver.host import SubprocessHost
 from tailrace.runtime.driver.run import HostedRun
-from tailrace.runtime.driver.server import LOOPBACK, Place
+from tailrace.runtime.listening import LOOPBACK, Place
 from tailrace.runtime.options import RunSettings
 from tailrace.testing.namespaces import Namespaces, why_no_namespaces
 

@@ -53,13 +53,13 @@ class Target:
 
 
 @contextmanager
-def attacked(port: str) -> Iterator[tuple[Target, tr.Run]]:
+def attacked(port: str, **options: Any) -> Iterator[tuple[Target, tr.Run]]:
     """A run that must survive what happens inside, and reads on for a while after it."""
     out = tr.to_list()
     topology = tr.Topology("attacked")
     numbers = topology.source("numbers", tr.at_rate(range(10_000_000), 2000))
     numbers.map("far", same).sink("out", out)
-    with running(topology, workers=WORKERS) as run:
+    with running(topology, workers=WORKERS, **options) as run:
         wait_until(lambda: received(run, "out") > 0, 30, "the first rows")
         yield Target(run, topology, port), run
         least = received(run, "out") + 200
@@ -120,6 +120,30 @@ def test_strangers(port: str, tmp_path: Path) -> None:
             assert hangs_up(stranger)
         assert hangs_up(silent), "who says nothing is sent away after a while"
     assert not bomb.exists(), "something of a stranger's was unpickled"
+
+
+@pytest.mark.parametrize("port", ["coordinator", "bundles"])
+def test_strangers_of_an_encrypted_run(port: str) -> None:
+    """To know the secret does not help who speaks in clear, nor encryption who does not know the secret."""
+    with attacked(port, encrypt=True) as (target, run):
+        fingerprint = coordinator(run).fingerprint
+        assert fingerprint is not None
+        with pytest.raises((ProtocolError, ConnectionError)):
+            target.enter()
+        with pytest.raises(ProtocolError):
+            dial(target.address, secrets.token_bytes(32), target.hello, fingerprint)
+        with pytest.raises(AuthenticationError, match="the peer has another certificate"):
+            dial(target.address, target.secret, target.hello, secrets.token_bytes(32))
+        hellos = (b"\x16\x03\x01\x40\x00\x01" + bytes(1000), MAGIC + secrets.token_bytes(CHALLENGE), bytes(20_000))
+        with target.connect() as silent, target.connect() as half:
+            half.sendall(hellos[0][:20])
+            for data in hellos[1:]:
+                with target.connect() as stranger:
+                    stranger.sendall(data)
+                    assert hangs_up(stranger)
+            assert hangs_up(half) and hangs_up(silent)
+        if port == "bundles":
+            dial(target.address, target.secret, target.hello, fingerprint).connection.close()
 
 
 def _oversize(target: Target) -> bytes:

@@ -10,7 +10,7 @@ import tailrace as tr
 from kit.runs import assert_same_rows, await_recovery, finish, received, restarts, same
 from tailrace.runtime.driver.host import SubprocessHost
 from tailrace.runtime.driver.run import HostedRun
-from tailrace.runtime.driver.server import Place
+from tailrace.runtime.listening import Place
 from tailrace.runtime.options import RunSettings
 from tailrace.testing.namespaces import Namespaces, why_no_namespaces
 from tailrace.testing.processes import wait_until

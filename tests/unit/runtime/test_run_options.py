@@ -46,6 +46,12 @@ from tailrace.topology import RunOptions
         ({"feedback_share": 0}, "option must be a positive number: feedback_share=0; did you mix two up?"),
         ({"state": "forget"}, "nothing to do with state: state='forget': did you mean 'restart'?"),
         ({"record": True}, "not a folder: record=True; did you mix two options up?"),
+        ({"encrypt": "yes"}, "option must be true or false: encrypt='yes'; did you mix two up?"),
+        ({"plaintext": None}, "option must be true or false: plaintext=None; did you mix two up?"),
+        (
+            {"encrypt": True, "plaintext": True},
+            "encrypted and in clear at once: encrypt=True plaintext=True: which of the two?",
+        ),
     ],
 )
 def test_values_that_make_no_sense(options: dict[str, Any], text: str) -> None:

@@ -15,6 +15,8 @@ from tailrace.clock import SECOND_NS, system_clock
 from tailrace.errors import ProtocolError
 from tailrace.runtime.calls.limit_messages import MAX_BYTES, REPLY, REQUEST, decode_reply, encode_request
 from tailrace.runtime.calls.limit_server import BEAT_S, LimitAddress
+from tailrace.runtime.encryption.connection import detached
+from tailrace.runtime.encryption.session import TlsSession
 from tailrace.runtime.links.auth import Contact, dial
 from tailrace.runtime.links.frames import FrameReader, frame
 from tailrace.runtime.links.seals import Seals
@@ -39,8 +41,10 @@ async def connect(
     """Connect to the driver's server, and hear from it. Raises as ``dial`` does."""
     contact = await _dial(server, hello)
     contact.connection.setblocking(False)
-    factory = partial(RemoteLink, contact.seals, replied, lost)
-    _, link = await asyncio.get_running_loop().create_connection(factory, sock=contact.connection)
+    sock, session, early = detached(contact.connection)
+    factory = partial(RemoteLink, contact.seals, replied, lost, session)
+    _, link = await asyncio.get_running_loop().create_connection(factory, sock=sock)
+    link.take(early)
     try:
         await link.heard
     except BaseException:
@@ -66,7 +70,7 @@ async def _dial(server: LimitAddress, hello: dict[str, object]) -> Contact:
     def run() -> None:
         contact, error = None, None
         try:
-            contact = dial((server.host, server.port), server.secret, hello)
+            contact = dial((server.host, server.port), server.secret, hello, server.fingerprint)
         except Exception as caught:
             error = caught
         try:
@@ -82,8 +86,11 @@ async def _dial(server: LimitAddress, hello: dict[str, object]) -> Contact:
 class RemoteLink(asyncio.Protocol):
     """A connection to the driver's server."""
 
-    def __init__(self, seals: Seals, replied: Replied, lost: Callable[[Link], None]) -> None:
+    def __init__(
+        self, seals: Seals, replied: Replied, lost: Callable[[Link], None], session: TlsSession | None = None
+    ) -> None:
         self._replied, self._lost = replied, lost
+        self._session = session
         self._reader = FrameReader(MAX_BYTES, seals.receiving)
         self._seal = seals.sending
         self._sent = 0
@@ -111,6 +118,14 @@ class RemoteLink(asyncio.Protocol):
         assert self._transport is not None
         self._heard_s = self._loop.time()
         try:
+            self.take(data if self._session is None else self._session.decrypt(data))
+        except OSError:  # what came was not sent by the driver
+            self._transport.abort()
+
+    def take(self, data: bytes) -> None:
+        """Process what the driver said."""
+        assert self._transport is not None
+        try:
             for kind, number, payload in self._reader.feed(data):
                 self._received += 1
                 if kind != REPLY or number != self._received:
@@ -133,7 +148,8 @@ class RemoteLink(asyncio.Protocol):
     def send(self, request: Request) -> None:
         assert self._transport is not None
         self._sent += 1
-        self._transport.write(frame(REQUEST, self._sent, encode_request(request), self._seal))
+        data = frame(REQUEST, self._sent, encode_request(request), self._seal)
+        self._transport.write(data if self._session is None else self._session.encrypt(data))
 
     def close(self) -> None:
         assert self._transport is not None

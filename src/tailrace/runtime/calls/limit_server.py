@@ -10,9 +10,11 @@ import logging
 import os
 import selectors
 import socket
+import ssl
 import threading
 from collections import deque
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 from tailrace.calls.limit import Limit
 from tailrace.calls.limits.declared import alike, check_alike
@@ -28,13 +30,14 @@ from tailrace.runtime.calls.limit_messages import (
     decode_request,
     encode_reply,
 )
+from tailrace.runtime.encryption.certificate import Certificate, accepting, make_certificate
 from tailrace.runtime.links.acceptor import Acceptor
 from tailrace.runtime.links.auth import Contact, accept, answer, new_secret
 from tailrace.runtime.links.frames import FrameReader, frame
+from tailrace.runtime.listening import LOOPBACK, Place, Ports, listen
 
 logger = logging.getLogger("tailrace")
 
-LOOPBACK = "127.0.0.1"
 ROLE = "limit"
 BACKLOG = 256
 READ_BYTES = 1 << 16
@@ -56,17 +59,21 @@ class LimitAddress:
     host: str
     port: int
     secret: bytes = field(repr=False)
+    fingerprint: bytes | None = None  # of the certificate, if connections are encrypted
 
 
-def limit_address(*limits: Limit, bind: str = LOOPBACK, address: str = LOOPBACK) -> LimitAddress:
+def limit_address(
+    *limits: Limit, place: Place = LOOPBACK, ports: Ports | None = None, encrypt: bool = False
+) -> LimitAddress:
     """Where the clients of this process's limits connect to. Starts the server if there is none.
 
     Raises OptionError if one of the limits is in use, or is given twice, with other numbers.
 
     Args:
         limits: those that will be used.
-        bind: the address to listen on.
-        address: the address that clients connect to.
+        place: the address to listen on, and the one that clients connect to.
+        ports: those that it may listen on.
+        encrypt: whether its connections are encrypted.
 
     Example:
         >>> limit_address(tr.limit("geocoder", per_s=50)).host
@@ -77,8 +84,9 @@ def limit_address(*limits: Limit, bind: str = LOOPBACK, address: str = LOOPBACK)
         if _server is None or not _server.serves_this_process:
             _server = LimitServer()
         server = _server
+        fingerprint = server.certificate.fingerprint if encrypt else None
     server.check(limits)
-    return LimitAddress(address, server.listen(bind), server.secret)
+    return LimitAddress(place.address, server.listen(place.bind, ports, encrypt), server.secret, fingerprint)
 
 
 _server: LimitServer | None = None
@@ -128,7 +136,7 @@ class LimitServer:
         self._limits: dict[str, SharedLimit] = {}
         self._users: dict[str, int] = {}  # clients that are connected, or about to be, by name of their limit
         self._lock = threading.Lock()  # for the two above
-        self._listeners: dict[str, tuple[int, Acceptor]] = {}
+        self._listeners: dict[tuple[str, Ports | None, bool], tuple[int, Acceptor]] = {}
         self._new: deque[tuple[Contact, SharedLimit, int]] = deque()
         self._selector = selectors.DefaultSelector()
         self._bell, self._ringer = socket.socketpair()
@@ -158,15 +166,22 @@ class LimitServer:
         for limit in limits:
             check_alike(seen.setdefault(limit.name, limit), limit)
 
-    def listen(self, bind: str) -> int:
+    @cached_property
+    def certificate(self) -> Certificate:
+        """It lasts as long as the secret does. Raises OptionError if it cannot be made."""
+        return make_certificate()
+
+    def listen(self, bind: str, ports: Ports | None = None, encrypt: bool = False) -> int:
         """Listen on this address too. Returns the port."""
+        key = (bind, ports, encrypt)
         with self._lock:
-            if bind not in self._listeners:
-                listener = socket.create_server((bind, 0), backlog=BACKLOG)
-                acceptor = Acceptor(listener, self._greet, "tailrace-limits")
-                self._listeners[bind] = (listener.getsockname()[1], acceptor)
+            if key not in self._listeners:
+                encryption = accepting(self.certificate) if encrypt else None
+                listener = listen(bind, ports, BACKLOG)
+                acceptor = Acceptor(listener, partial(self._greet, encryption), "tailrace-limits")
+                self._listeners[key] = (listener.getsockname()[1], acceptor)
                 acceptor.start()
-            return self._listeners[bind][0]
+            return self._listeners[key][0]
 
     def close(self) -> None:
         """End the thread and all connections."""
@@ -182,10 +197,10 @@ class LimitServer:
 
     # -- in a thread of the acceptor
 
-    def _greet(self, connection: socket.socket) -> None:
+    def _greet(self, encryption: ssl.SSLContext | None, connection: socket.socket) -> None:
         """The handshake with a client. A stranger, or a client with another declaration, is refused."""
         try:
-            contact = accept(connection, self.secret)
+            contact = accept(connection, self.secret, encryption)
         except (OSError, ProtocolError):
             return
         shared: SharedLimit | None = None

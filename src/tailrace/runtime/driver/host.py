@@ -6,7 +6,6 @@ processes in the environment.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -59,18 +58,9 @@ class SubprocessHost:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0)
         with self._lock:
             self._processes[bootstrap.worker, bootstrap.epoch] = process
-        text = json.dumps(
-            {
-                "address": bootstrap.address,
-                "secret": bootstrap.secret.hex(),
-                "worker": bootstrap.worker,
-                "epoch": bootstrap.epoch,
-                "limits": bootstrap.limits and (*bootstrap.limits[:2], bootstrap.limits[2].hex()),
-            }
-        )
         assert process.stdin is not None
         try:
-            process.stdin.write(text.encode())
+            process.stdin.write(bootstrap.to_json().encode())
             process.stdin.close()
         except BrokenPipeError:
             pass  # it has exited already, which the waiting thread will report

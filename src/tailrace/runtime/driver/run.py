@@ -27,8 +27,9 @@ from tailrace.runtime.driver.file_sinks import TableReader, check_visible, choos
 from tailrace.runtime.driver.host import Host
 from tailrace.runtime.driver.run_feeds import RunFeeds
 from tailrace.runtime.driver.run_journals import RunJournals
-from tailrace.runtime.driver.server import CoordinatorServer, Place
+from tailrace.runtime.driver.server import CoordinatorServer
 from tailrace.runtime.driver.unfinished_work import describe_unfinished
+from tailrace.runtime.listening import Place
 from tailrace.runtime.options import RunSettings
 from tailrace.runtime.worker.recorder import check_folder
 from tailrace.signals import terminable, wait_for

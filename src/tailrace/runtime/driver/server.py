@@ -7,10 +7,9 @@ are written in a thread of their own. What the run reports about itself is in ``
 from __future__ import annotations
 
 import queue
-import socket
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any
 
 import cloudpickle
@@ -41,8 +40,10 @@ from tailrace.runtime.driver.display import Display
 from tailrace.runtime.driver.host import Host
 from tailrace.runtime.driver.run_status import RunStatus
 from tailrace.runtime.driver.worker_connections import WorkerConnections
+from tailrace.runtime.encryption.certificate import accepting, make_certificate
 from tailrace.runtime.links.auth import new_secret
 from tailrace.runtime.links.control import Bootstrap, Logs, Metrics, Notice, Opening, Ping, Setup, SinkCall, SinkReply
+from tailrace.runtime.listening import Place, listen
 from tailrace.runtime.options import RESTART, RunSettings
 from tailrace.runtime.worker.interpreter import raise_file_limit
 from tailrace.topology import Role
@@ -60,17 +61,6 @@ LATE_S = 1.0
 workers during that time."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """The addresses of the coordinator's listening socket."""
-
-    bind: str  # that the socket is bound to
-    address: str  # that workers connect to
-
-
-LOOPBACK = Place("127.0.0.1", "127.0.0.1")
-
-
 class CoordinatorServer:
     """Runs one topology until it is done, stopped or failed."""
 
@@ -79,6 +69,7 @@ class CoordinatorServer:
     ) -> None:
         self.plan = plan
         started_ns = system_clock()
+        self._certificate = make_certificate() if options.encrypt else None  # first of all: it may be refused
         self._begun_ns = 0  # when sources began to read; 0 before that
         self._options = options
         self._host = host
@@ -111,12 +102,19 @@ class CoordinatorServer:
         self._tail = options.tail  # what the user asked for last; workers may not have switched yet
         self._place = place
         limits = limits_of(plan)
-        self._limits = limit_address(*limits, bind=place.bind, address=place.address) if limits else None
+        self._ports, encrypt = options.ports, self._certificate is not None
+        self._limits = limit_address(*limits, place=place, ports=self._ports, encrypt=encrypt) if limits else None
         raise_file_limit()
         self._secret = new_secret()
-        self._listener = socket.create_server((place.bind, 0), backlog=BACKLOG)
+        self._listener = listen(place.bind, self._ports, BACKLOG)
         self._connections = WorkerConnections(
-            self._listener, self._secret, self._expected, self._on_message, self._on_worker_gone, self._on_unreadable
+            self._listener,
+            self._secret,
+            self._expected,
+            self._on_message,
+            self._on_worker_gone,
+            self._on_unreadable,
+            None if self._certificate is None else accepting(self._certificate),
         )
         self._status = RunStatus(plan, self._core, run_id, checkpoint.job_id, options.tail, lost_state, started_ns)
 
@@ -190,6 +188,11 @@ class CoordinatorServer:
     def secret(self) -> bytes:
         """Every peer proves that it knows this. It lasts as long as the run."""
         return self._secret
+
+    @property
+    def fingerprint(self) -> bytes | None:
+        """Of the certificate that every process of the run shows; None if the run is not encrypted."""
+        return None if self._certificate is None else self._certificate.fingerprint
 
     def epoch_of(self, worker: int) -> int:
         """The epoch of the process that is this worker now."""
@@ -292,7 +295,8 @@ class CoordinatorServer:
     def _start_worker(self, command: StartWorker) -> None:
         address = (self._place.address, self._listener.getsockname()[1])
         limits = None if self._limits is None else astuple(self._limits)
-        bootstrap = Bootstrap(address, self._secret, command.worker, command.epoch, limits)
+        own = (command.worker, command.epoch)
+        bootstrap = Bootstrap(address, self._secret, *own, limits, self._certificate, self._ports)
         try:
             self._host.start(bootstrap, self._on_process_exit)
         except OSError as error:  # out of files, threads or processes, perhaps temporarily

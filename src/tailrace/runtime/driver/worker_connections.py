@@ -6,6 +6,7 @@ Each connection has a reader thread, which only hands messages on.
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -51,8 +52,10 @@ class WorkerConnections:
         on_message: OnMessage,
         ended: Ended,
         unreadable: Unreadable,
+        encryption: ssl.SSLContext | None = None,
     ) -> None:
         self._secret = secret
+        self._encryption = encryption
         self._expected, self._on_message, self._ended, self._unreadable = expected, on_message, ended, unreadable
         self._acceptor = Acceptor(listener, self._greet, "tailrace")
         self._connections: dict[Place, ControlConnection] = {}
@@ -104,7 +107,7 @@ class WorkerConnections:
         """The handshake with a worker. Returns the function that serves the connection, or None if it was refused."""
         place: Place | None = None
         try:
-            contact = accept(connection, self._secret)
+            contact = accept(connection, self._secret, self._encryption)
             hello = contact.said
             worker, epoch = hello.get("worker"), hello.get("epoch")
             if hello.get("role") != "worker" or not isinstance(worker, int) or not isinstance(epoch, int):

@@ -3,8 +3,9 @@
 Each sends a fresh random challenge and answers the other's with a keyed hash over both challenges and its own role,
 so that an answer can be neither replayed nor reflected. The bytes are of fixed size until both are convinced.
 Everything after that carries seals, so that an attacker who relays the answers can add nothing: the hello and its
-reply, all messages between worker and coordinator, and all frames of links that leave the machine. It is not encrypted:
-the secret keeps strangers out, it does not hide tuples from those who can read the network.
+reply, all messages between worker and coordinator, and all frames of links that leave the machine. That hides nothing
+from those who can read the network. Where a run is encrypted, all of this happens inside TLS: the dialer says nothing
+before it has seen the run's certificate, and the proof still has to follow.
 """
 
 from __future__ import annotations
@@ -14,11 +15,18 @@ import ipaddress
 import json
 import secrets
 import socket
+import ssl
 import struct
 from dataclasses import dataclass
 from typing import Any
 
 from tailrace.errors import AuthenticationError, ProtocolError, Refused
+from tailrace.runtime.encryption.connection import (
+    Connection,
+    EncryptedConnection,
+    encrypted_by_acceptor,
+    encrypted_by_dialer,
+)
 from tailrace.runtime.links.link_watch import KEEP_ALIVE_S, keep_alive
 from tailrace.runtime.links.seals import SEAL_BYTES, Seal, Seals, seals_of
 
@@ -45,22 +53,29 @@ def _answer(secret: bytes, role: bytes, dialer: bytes, acceptor: bytes) -> bytes
 class Contact:
     """An authenticated connection, at either end."""
 
-    connection: socket.socket
+    connection: Connection
     seals: Seals
     same_machine: bool  # both ends agree that it does not leave this machine
     said: dict[str, Any]  # the peer's hello, or its reply to ours
 
     @property
     def link_seals(self) -> Seals | None:
-        """Seals for link frames; None within a machine, where an attacker who can change frames can do anything."""
-        return None if self.same_machine else self.seals
+        """Seals for link frames; None where TLS has its own, and within a machine, where an attacker who can change
+        frames can do anything."""
+        return None if self.same_machine or isinstance(self.connection, EncryptedConnection) else self.seals
 
 
-def dial(address: tuple[str, int], secret: bytes, hello: dict[str, Any]) -> Contact:
-    """Connect, authenticate, send the hello. Raises ProtocolError if refused, and OSError if there is no answer."""
-    connection = socket.create_connection(address, timeout=TIMEOUT_S)
+def dial(address: tuple[str, int], secret: bytes, hello: dict[str, Any], fingerprint: bytes | None = None) -> Contact:
+    """Connect, authenticate, send the hello. Raises ProtocolError if refused, and OSError if there is no answer.
+
+    ``fingerprint``: of the run's certificate, if the connection is to be encrypted.
+    """
+    dialed = socket.create_connection(address, timeout=TIMEOUT_S)
+    connection: Connection = dialed
     try:
-        tune(connection)
+        tune(dialed)
+        if fingerprint is not None:
+            connection = encrypted_by_dialer(dialed, fingerprint, TIMEOUT_S)
         same_machine = stays_here(connection)
         seals = _prove_as_dialer(connection, secret)
         _send_json(connection, seals.sending, {**hello, "near": same_machine})
@@ -73,11 +88,17 @@ def dial(address: tuple[str, int], secret: bytes, hello: dict[str, Any]) -> Cont
     return Contact(connection, seals, same_machine, reply)
 
 
-def accept(connection: socket.socket, secret: bytes) -> Contact:
-    """The acceptor's side of ``dial``. ``answer`` must follow. Raises, and closes the connection, if it is no peer."""
+def accept(accepted: socket.socket, secret: bytes, encryption: ssl.SSLContext | None = None) -> Contact:
+    """The acceptor's side of ``dial``. ``answer`` must follow. Raises, and closes the connection, if it is no peer.
+
+    With ``encryption`` nothing is said or heard in clear: go on with the connection of the contact.
+    """
+    connection: Connection = accepted
     try:
-        connection.settimeout(TIMEOUT_S)
-        tune(connection)
+        accepted.settimeout(TIMEOUT_S)
+        tune(accepted)
+        if encryption is not None:
+            connection = encrypted_by_acceptor(accepted, encryption, TIMEOUT_S)
         seals = _prove_as_acceptor(connection, secret)
         hello = _receive_json(connection, seals.receiving)
         same_machine = hello.pop("near", False) is True
@@ -96,7 +117,7 @@ def answer(contact: Contact, why_not: str | None, **more: Any) -> None:
         contact.connection.close()
 
 
-def stays_here(connection: socket.socket) -> bool:
+def stays_here(connection: Connection) -> bool:
     """Whether both ends are on this machine: on loopback, or at one address, which no other machine can send from."""
     if connection.family not in (socket.AF_INET, socket.AF_INET6):
         return True
@@ -104,7 +125,7 @@ def stays_here(connection: socket.socket) -> bool:
     return bool(own == peer or ipaddress.ip_address(peer).is_loopback)
 
 
-def _prove_as_dialer(connection: socket.socket, secret: bytes) -> Seals:
+def _prove_as_dialer(connection: Connection, secret: bytes) -> Seals:
     own = secrets.token_bytes(CHALLENGE)
     connection.sendall(MAGIC + own)
     greeting = receive_exactly(connection, len(MAGIC) + CHALLENGE + DIGEST)
@@ -115,7 +136,7 @@ def _prove_as_dialer(connection: socket.socket, secret: bytes) -> Seals:
     return seals_of(secret, (own, other), dialed=True)
 
 
-def _prove_as_acceptor(connection: socket.socket, secret: bytes) -> Seals:
+def _prove_as_acceptor(connection: Connection, secret: bytes) -> Seals:
     greeting = receive_exactly(connection, len(MAGIC) + CHALLENGE)
     if greeting[: len(MAGIC)] != MAGIC:
         raise AuthenticationError("the peer does not speak our protocol; is it of another run or version?")
@@ -126,12 +147,12 @@ def _prove_as_acceptor(connection: socket.socket, secret: bytes) -> Seals:
     return seals_of(secret, (other, own), dialed=False)
 
 
-def _send_json(connection: socket.socket, seal: Seal, value: dict[str, Any]) -> None:
+def _send_json(connection: Connection, seal: Seal, value: dict[str, Any]) -> None:
     data = json.dumps(value).encode()
     connection.sendall(struct.pack("<I", len(data)) + data + seal.of(GREETING, data))
 
 
-def _receive_json(connection: socket.socket, seal: Seal) -> dict[str, Any]:
+def _receive_json(connection: Connection, seal: Seal) -> dict[str, Any]:
     (length,) = struct.unpack("<I", receive_exactly(connection, 4))
     if length > MAX_HELLO:
         raise ProtocolError(f"hello too large: bytes={length} limit={MAX_HELLO}; is the peer Tailrace?")
@@ -146,7 +167,7 @@ def _receive_json(connection: socket.socket, seal: Seal) -> dict[str, Any]:
     return value
 
 
-def receive_exactly(connection: socket.socket, count: int) -> bytes:
+def receive_exactly(connection: Connection, count: int) -> bytes:
     data = bytearray()
     while len(data) < count:
         piece = connection.recv(count - len(data))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from tailrace.core.hedging.cancelled import CancelledEmissions
 from tailrace.core.protocol.membership import ACCEPT, LinkSequence
 from tailrace.errors import ProtocolError
+from tailrace.runtime.encryption.connection import Connection
 from tailrace.runtime.links.frames import CANCELS, FrameReader, decode_numbers
 from tailrace.runtime.links.seals import Seals
 
@@ -25,13 +26,13 @@ class Cancellations:
     def __init__(self) -> None:
         self.emissions = CancelledEmissions()
         self._lock = threading.Lock()
-        self._connections: set[socket.socket] = set()
+        self._connections: set[Connection] = set()
 
     def cancel(self, emissions: Sequence[int]) -> None:
         with self._lock:
             self.emissions.add(emissions)
 
-    def listen(self, connection: socket.socket, seals: Seals | None) -> None:
+    def listen(self, connection: Connection, seals: Seals | None) -> None:
         """Process what comes on a connection. Returns when it ends."""
         connection.settimeout(None)
         self._connections.add(connection)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +18,7 @@ from typing import Protocol
 from tailrace.errors import SegmentError
 from tailrace.ring import layout, why_unavailable
 from tailrace.ring.segment import FOLDER, Segment, naming
+from tailrace.runtime.encryption.connection import Connection
 from tailrace.runtime.links.frames import check_size, frame
 from tailrace.runtime.links.seals import Seal, Seals
 
@@ -93,7 +93,7 @@ def take_ring(name: object, nonce: object, kind: str = "bundles") -> RingPart:
 class Channel:
     """An authenticated connection, and the ring if both sides have one."""
 
-    connection: socket.socket
+    connection: Connection
     ring: RingPart | None = None
     seals: Seals | None = None  # for frames that go through the connection
 
@@ -106,7 +106,7 @@ class Channel:
 class ChannelWriter(Protocol):
     """The sending end. An OSError from any method means that the peer is gone."""
 
-    connection: socket.socket
+    connection: Connection
     pending: bool  # something written has not left yet
     wants_writable: bool  # it leaves when the connection can take more
 
@@ -135,7 +135,7 @@ def writer_of(channel: Channel) -> ChannelWriter:
 class SocketWriter:
     """Frames through the connection itself."""
 
-    def __init__(self, connection: socket.socket, seal: Seal | None) -> None:
+    def __init__(self, connection: Connection, seal: Seal | None) -> None:
         self.connection = connection
         self.pending = self.wants_writable = False
         self._seal = seal
@@ -166,7 +166,7 @@ class RingWriter:
 
     wants_writable = False
 
-    def __init__(self, connection: socket.socket, ring: RingPart) -> None:
+    def __init__(self, connection: Connection, ring: RingPart) -> None:
         from tailrace.ring._ring import Pair
 
         self.connection = connection

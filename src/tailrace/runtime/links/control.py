@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import select
 import socket
@@ -14,10 +15,16 @@ from typing import Any
 from tailrace.clock import system_clock
 from tailrace.core.protocol.membership import ACCEPT, LinkSequence
 from tailrace.core.protocol.messages import Address
-from tailrace.errors import ProtocolError
+from tailrace.errors import ProtocolError, Tampered
 from tailrace.metrics.counters import TaskSnapshot
+from tailrace.runtime.encryption.certificate import Certificate
+from tailrace.runtime.encryption.connection import Connection
 from tailrace.runtime.links.frames import MESSAGE, FrameReader, encode, frame
 from tailrace.runtime.links.seals import Seals
+from tailrace.runtime.listening import Ports, ports_of
+
+LimitPlace = tuple[str, int, bytes, bytes | None]
+"""Address and port of the driver's call limits, their secret, and the fingerprint of their certificate."""
 
 A_COPY = "a copy of it is at work"
 """Why a second process for the same epoch is refused."""
@@ -31,7 +38,39 @@ class Bootstrap:
     secret: bytes = field(repr=False)
     worker: int
     epoch: int
-    limits: tuple[str, int, bytes] | None = field(default=None, repr=False)  # host, port and secret of the call limits
+    limits: LimitPlace | None = field(default=None, repr=False)  # of the driver's call limits
+    certificate: Certificate | None = field(default=None, repr=False)  # if everything is encrypted
+    ports: Ports | None = None  # that the worker may listen on
+
+    @property
+    def fingerprint(self) -> bytes | None:
+        """What the worker knows other processes of the run by, if everything is encrypted."""
+        return None if self.certificate is None else self.certificate.fingerprint
+
+    def to_json(self) -> str:
+        """For a process that reads it from its standard input."""
+        said = {
+            "address": self.address,
+            "secret": self.secret,
+            "worker": self.worker,
+            "epoch": self.epoch,
+            "limits": self.limits,
+            "certificate": self.certificate and (self.certificate.text, self.certificate.key),
+            "ports": self.ports and str(self.ports),
+        }
+        return json.dumps(said, default=bytes.hex)
+
+    @classmethod
+    def from_json(cls, text: str) -> Bootstrap:
+        said = json.loads(text)
+        address, port = said["address"]
+        limits = said["limits"]
+        if limits is not None:
+            host, number, secret, fingerprint = limits
+            limits = (host, number, bytes.fromhex(secret), fingerprint and bytes.fromhex(fingerprint))
+        certificate = said["certificate"] and Certificate(*said["certificate"])
+        who = (bytes.fromhex(said["secret"]), said["worker"], said["epoch"])
+        return cls((address, port), *who, limits, certificate, ports_of(said["ports"]))
 
 
 @dataclass(frozen=True)
@@ -117,7 +156,7 @@ class ControlConnection:
     A message that cannot be pickled, or is too large for a frame, raises in ``send``; the connection stays usable.
     """
 
-    def __init__(self, connection: socket.socket, seals: Seals) -> None:
+    def __init__(self, connection: Connection, seals: Seals) -> None:
         connection.settimeout(None)
         self._socket = connection
         self.wait_for_peer(SEND_TIMEOUT_S)
@@ -145,6 +184,8 @@ class ControlConnection:
         while True:
             try:
                 data = self._socket.recv(1 << 18)
+            except Tampered:
+                raise
             except OSError:
                 return
             if not data:

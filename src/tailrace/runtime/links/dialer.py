@@ -7,7 +7,6 @@ threads. If it lasts, the user is told.
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 
 from tailrace.core.protocol.messages import Member
 from tailrace.errors import ProtocolError, SegmentError
+from tailrace.runtime.encryption.connection import Connection
 from tailrace.runtime.links.auth import TIMEOUT_S, Contact, dial
 from tailrace.runtime.links.channels import Channel, RingPart, offer_ring
 from tailrace.runtime.links.link import OutLink
@@ -46,7 +46,7 @@ class _Request:
 
 
 class Dialer:
-    """Dials for one epoch of a worker.
+    """Dials for one epoch of a worker, with encryption if there is a fingerprint to know its peers by.
 
     ``say_no_ring`` gets the reason if shared memory is not used where it could be; ``say_unreachable`` gets a
     worker that cannot be reached, and why.
@@ -60,12 +60,14 @@ class Dialer:
         secret: bytes,
         say_no_ring: Callable[[str], None],
         say_unreachable: Callable[[int, str], None],
+        fingerprint: bytes | None = None,
     ) -> None:
         self.ring_job: str | None = None  # the job that rings are named after; None: offer no rings
         self.timeout_s = TIMEOUT_S  # after so long without an answer a connection counts as cut
         self._own = {"role": "link", "worker": worker, "epoch": epoch}
         self._host = host
         self._secret = secret
+        self._fingerprint = fingerprint
         self._say_no_ring = say_no_ring
         self._say_unreachable = say_unreachable
         self._threads = ThreadPoolExecutor(DIALERS, thread_name_prefix="dial")
@@ -85,7 +87,7 @@ class Dialer:
                 return
         self._submit(member, request)
 
-    def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
+    def ask(self, member: Member, hello: dict[str, Any]) -> tuple[Connection, dict[str, Any]]:
         """Connect, and return the connection with the peer's reply. Raises OSError or ProtocolError."""
         contact = self._contact(member, hello)
         return contact.connection, contact.said
@@ -192,7 +194,8 @@ class Dialer:
         return Channel(contact.connection, seals=contact.link_seals)
 
     def _contact(self, member: Member, hello: dict[str, Any]) -> Contact:
-        return dial(member.address, self._secret, {**self._own, "to_epoch": member.epoch, **hello})
+        hello = {**self._own, "to_epoch": member.epoch, **hello}
+        return dial(member.address, self._secret, hello, self._fingerprint)
 
     def _offer(self, kind: str) -> RingPart | None:
         if self.ring_job is None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from typing import Protocol
+
+from tailrace.runtime.encryption.connection import Connection
 
 Handler = Callable[[bool, bool], None]
 """Called with (readable, writable), in the thread of the event loop."""
 
-File = socket.socket | int
+File = Connection | int
 
 Post = Callable[[Callable[[], None]], None]
 """Hands an action to the thread that is to carry it out."""

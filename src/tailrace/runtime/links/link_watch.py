@@ -12,6 +12,8 @@ import struct
 import threading
 from dataclasses import dataclass
 
+from tailrace.runtime.encryption.connection import Connection
+
 KEEP_ALIVE_S = 15.0
 """The timeout where no heartbeat is known. Both ends of a control connection hear of each other more often."""
 
@@ -22,7 +24,7 @@ _INFO = struct.Struct("=8B13I")
 _RETRANSMITS, _PROBES, _UNACKED, _LAST_ACK_MS = 2, 3, 12, 20
 
 
-def keep_alive(connection: socket.socket, timeout_s: float) -> None:
+def keep_alive(connection: Connection, timeout_s: float) -> None:
     """Have the kernel end an idle connection whose peer has not answered probes for twice this long."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
@@ -45,7 +47,7 @@ class Progress:
         return (self.retransmits + self.probes > 1) and self.last_ack_ms > timeout_s * 1000
 
 
-def progress_of(connection: socket.socket) -> Progress | None:
+def progress_of(connection: Connection) -> Progress | None:
     """None where the kernel has no such statistics."""
     if not hasattr(socket, "TCP_INFO"):
         return None
@@ -61,9 +63,9 @@ class LinkWatch:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._connections: dict[tuple[int, int], list[socket.socket]] = {}  # by worker and epoch
+        self._connections: dict[tuple[int, int], list[Connection]] = {}  # by worker and epoch
 
-    def add(self, worker: int, epoch: int, connection: socket.socket) -> None:
+    def add(self, worker: int, epoch: int, connection: Connection) -> None:
         with self._lock:
             known = self._connections.setdefault((worker, epoch), [])
             known[:] = [one for one in known if one.fileno() >= 0]
@@ -93,7 +95,7 @@ class LinkWatch:
         return [worker for worker, _ in cut]
 
 
-def _stands_still(connection: socket.socket, timeout_s: float) -> bool:
+def _stands_still(connection: Connection, timeout_s: float) -> bool:
     try:
         progress = progress_of(connection)
     except OSError:
@@ -101,7 +103,7 @@ def _stands_still(connection: socket.socket, timeout_s: float) -> bool:
     return progress is not None and progress.stands_still(timeout_s)
 
 
-def _end(connection: socket.socket) -> None:
+def _end(connection: Connection) -> None:
     """End both directions: threads that wait for the connection are woken, and find that it is over."""
     try:
         connection.shutdown(socket.SHUT_RDWR)

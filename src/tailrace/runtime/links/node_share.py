@@ -6,7 +6,6 @@ over, and with it everything it shared; the next group begins without it.
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -15,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from tailrace.core.plan.node_groups import NodeGroup
 from tailrace.errors import ProtocolError, SegmentError
+from tailrace.runtime.encryption.connection import Connection
 from tailrace.runtime.links.peers import Peers
 
 RETRY_S = (0.02, 1.0)
@@ -41,7 +41,7 @@ class NodeShare(ABC, Generic[Made]):
         """Make it. Raises SegmentError if that is impossible."""
 
     @abstractmethod
-    def take(self, connection: socket.socket, reply: Mapping[str, Any]) -> Made:
+    def take(self, connection: Connection, reply: Mapping[str, Any]) -> Made:
         """Take what the maker offers, and close the connection. Raises SegmentError if that is impossible."""
 
     @abstractmethod

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from tailrace.core.protocol.messages import Member
+from tailrace.runtime.encryption.connection import Connection
 from tailrace.runtime.links.channels import Channel
 from tailrace.runtime.links.link import OutLink
 
@@ -34,6 +34,6 @@ class Peers(Protocol):
         """Report that a link to this epoch of a worker has broken."""
         ...
 
-    def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
+    def ask(self, member: Member, hello: dict[str, Any]) -> tuple[Connection, dict[str, Any]]:
         """Connect to a peer with this hello, and wait for its reply. Raises OSError or ProtocolError."""
         ...

@@ -6,7 +6,6 @@ Until a worker has the words, or if it cannot have them, it sends by itself with
 from __future__ import annotations
 
 import os
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +17,7 @@ from tailrace.core.send_order.node_uplink import NodeUplink, NodeWords
 from tailrace.core.send_order.uplink_budget import UplinkBudget
 from tailrace.errors import SegmentError
 from tailrace.ring.owner import process_namespace
+from tailrace.runtime.encryption.connection import Connection
 from tailrace.runtime.execution.ports import WorkerServices
 from tailrace.runtime.links.node_share import NodeShare
 from tailrace.runtime.send_order.send_loop import SendLoop
@@ -73,7 +73,7 @@ class NodeUplinks(NodeShare[SharedWords]):
             own = {"processes": process_namespace(), "pid": os.getpid()}
             return {**own, "file": made.number, "nonce": made.nonce}
 
-    def take(self, connection: socket.socket, reply: Mapping[str, Any]) -> SharedWords:
+    def take(self, connection: Connection, reply: Mapping[str, Any]) -> SharedWords:
         connection.close()
         if reply["processes"] != process_namespace():
             raise SegmentError("the workers have the same address, and see other processes; are they in containers?")

@@ -10,7 +10,6 @@ group is over, because other workers may put tuples in for a while yet.
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,6 +19,7 @@ from tailrace.core.plan.plan import OperatorPlan, Plan
 from tailrace.core.protocol.messages import Member
 from tailrace.errors import RingError
 from tailrace.policy.techniques import NODE
+from tailrace.runtime.encryption.connection import Connection
 from tailrace.runtime.execution.ports import WorkerServices
 from tailrace.runtime.links.channels import RingPart, offer_ring, take_ring
 from tailrace.runtime.links.node_share import NodeShare
@@ -76,7 +76,7 @@ class OperatorQueue(NodeShare[RingPart]):
             self._unmapped = {worker for worker, _ in group.members} - {self.worker}
         return part
 
-    def take(self, connection: socket.socket, reply: Mapping[str, Any]) -> RingPart:
+    def take(self, connection: Connection, reply: Mapping[str, Any]) -> RingPart:
         with connection:
             return take_ring(reply.get("ring"), reply.get("nonce"), KIND)
 
@@ -204,7 +204,7 @@ class NodeQueues:
         queue = self._queues.get(hello["target"])
         return None if queue is None else queue.offer(hello)
 
-    def offered(self, hello: Mapping[str, Any], connection: socket.socket) -> None:
+    def offered(self, hello: Mapping[str, Any], connection: Connection) -> None:
         """Wait until the peer has mapped the queue that it was offered: it closes the connection then."""
         try:
             connection.settimeout(MAPPED_S)

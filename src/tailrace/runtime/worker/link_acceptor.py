@@ -8,11 +8,13 @@ from typing import Any
 
 from tailrace.core.tasks.base import Task
 from tailrace.errors import ProtocolError, SegmentError
+from tailrace.runtime.encryption.certificate import Certificate, accepting
 from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.runtime.links.acceptor import Acceptor, Serve
 from tailrace.runtime.links.auth import Contact, accept, answer
 from tailrace.runtime.links.channels import Channel, RingPart, take_ring
 from tailrace.runtime.links.link_watch import KEEP_ALIVE_S, keep_alive
+from tailrace.runtime.listening import Place, Ports, listen_as_worker
 from tailrace.runtime.send_order.node_uplinks import KIND as UPLINK
 from tailrace.runtime.shared_queues.node_queues import KIND as QUEUE
 from tailrace.runtime.worker.services import Services
@@ -23,14 +25,20 @@ BACKLOG = 128
 
 
 class LinkAcceptor:
-    """Listens as soon as it is made, so that its address is known, and answers from ``start`` on."""
+    """Listens as soon as it is made, so that its address is known, and answers from ``start`` on.
 
-    def __init__(self, services: Services, host: str, secret: bytes) -> None:
+    With a certificate it talks to none that does not encrypt.
+    """
+
+    def __init__(
+        self, services: Services, place: Place, ports: Ports | None, secret: bytes, certificate: Certificate | None
+    ) -> None:
         self._services = services
         self._secret = secret
+        self._encryption = None if certificate is None else accepting(certificate)
         self.timeout_s = KEEP_ALIVE_S  # longer than the dialer's, which shall be the first to notice a cut
-        self._listener = socket.create_server((host, 0), backlog=BACKLOG)
-        self.address = (host, int(self._listener.getsockname()[1]))
+        self._listener = listen_as_worker(place, ports, BACKLOG)
+        self.address = (place.address, int(self._listener.getsockname()[1]))
         self._acceptor = Acceptor(self._listener, self._greet, "accept")
 
     def start(self) -> None:
@@ -39,9 +47,10 @@ class LinkAcceptor:
     def close(self) -> None:
         self._acceptor.close()
 
-    def _greet(self, connection: socket.socket) -> Serve | None:
+    def _greet(self, accepted: socket.socket) -> Serve | None:
         try:
-            contact = accept(connection, self._secret)
+            contact = accept(accepted, self._secret, self._encryption)
+            connection = contact.connection
             hello = contact.said
             why_not, host = self._judge(hello)
             if hello.get("kind") == QUEUE:
@@ -54,7 +63,7 @@ class LinkAcceptor:
             answer(contact, why_not, ring=ring is not None, why_no_ring=why_no_ring)
             keep_alive(connection, self.timeout_s)
         except (OSError, ProtocolError):
-            connection.close()
+            accepted.close()
             return None
         if why_not is None and hello["kind"] == CANCELS:
             return partial(self._services.cancellations.listen, connection, contact.link_seals)

@@ -28,7 +28,7 @@ from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.core.send_order.uplink_budget import UplinkBudget
 from tailrace.core.tasks.source import SourceTask
-from tailrace.errors import Fenced, TailraceError, shorten
+from tailrace.errors import Fenced, OptionError, ProtocolError, TailraceError, shorten
 from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.techniques import NODE, Tail
 from tailrace.ring.segment import sweep, sweep_own
@@ -47,6 +47,7 @@ from tailrace.runtime.links.control import (
     SinkReply,
 )
 from tailrace.runtime.links.dialer import Dialer
+from tailrace.runtime.listening import Place, place_of_worker
 from tailrace.runtime.options import BEAT_S, RunSettings
 from tailrace.runtime.resource_needs import file_limit, free_shared_bytes, links_of, why_no_rings
 from tailrace.runtime.send_order.node_uplinks import NodeUplinks
@@ -89,13 +90,14 @@ class WorkerProcess:
         self._core = Worker(self.worker, self.epoch, Sightings(threading.Lock()))
         self._logs = logs
         hello = {"role": "worker", "worker": self.worker, "epoch": self.epoch}
-        contact = dial(bootstrap.address, secret, hello)
-        host = contact.connection.getsockname()[0]
+        contact = dial(bootstrap.address, secret, hello, bootstrap.fingerprint)
+        place = place_of_worker(contact.connection.getsockname()[0])
         self._connection = ControlConnection(contact.connection, contact.seals)
         self._heard_ns = system_clock()
-        self._dialer = Dialer(self.worker, self.epoch, host, secret, self._say_no_ring, self._say_unreachable)
+        say = self._say_no_ring, self._say_unreachable
+        self._dialer = Dialer(self.worker, self.epoch, place.address, secret, *say, bootstrap.fingerprint)
         self._services = Services(self._core, self._connection, self._dialer, self._lost_link, orphaned)
-        self._link_acceptor = LinkAcceptor(self._services, host, secret)
+        self._link_acceptor = self._listen(place, bootstrap)
         self._runners: Runners | None = None
         self._send_loop: SendLoop | None = None
         self._plan: Plan | None = None
@@ -109,6 +111,14 @@ class WorkerProcess:
         self._stuck = StuckCalls(self._detach, self._services.say)
         self._unreached: dict[int, int] = {}  # by worker, how often it was reported as unreachable
         sweep()
+
+    def _listen(self, place: Place, bootstrap: Bootstrap) -> LinkAcceptor:
+        try:
+            return LinkAcceptor(self._services, place, bootstrap.ports, bootstrap.secret, bootstrap.certificate)
+        except OptionError as error:  # another process in its place could not listen either
+            self._services.tell(Failed(self.worker, self.epoch, error))
+            self._connection.close()
+            raise ProtocolError(str(error)) from error
 
     # -- warnings for the user
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.messages import Member, Renew
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.worker import Life, Worker
+from tailrace.runtime.encryption.connection import Connection
 from tailrace.runtime.execution.task_host import TaskHost
 from tailrace.runtime.links.cancellations import Cancellations
 from tailrace.runtime.links.channels import Channel
@@ -95,7 +95,7 @@ class Services:
     def lost_link(self, worker: int, epoch: int) -> None:
         self._report_lost_link(worker, epoch)
 
-    def ask(self, member: Member, hello: dict[str, Any]) -> tuple[socket.socket, dict[str, Any]]:
+    def ask(self, member: Member, hello: dict[str, Any]) -> tuple[Connection, dict[str, Any]]:
         return self._dialer.ask(member, hello)
 
     # -- the coordinator

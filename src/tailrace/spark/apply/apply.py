@@ -28,7 +28,7 @@ from tailrace.spark.connectors.passing_types import described, row_reader, writa
 from tailrace.spark.connectors.staged_rows import rows_in
 from tailrace.spark.connectors.staged_source import DataFrameSource, files_in
 from tailrace.spark.connectors.staging import check_splits, stage
-from tailrace.spark.run import check_session, free_slots, options_of, settings_of, slots_of
+from tailrace.spark.run import check_session, configuration, free_slots, options_of, settings_of, slots_of
 from tailrace.spark.shared_folder import check_shared, path_to_read
 from tailrace.spark.slots import HELD
 from tailrace.topology import ApplyOptions, Run, Topology, filled
@@ -55,7 +55,7 @@ def apply_on_spark(
     known: dict[str, Any] = dict(options)
     folder, splits = known.pop("folder", None), known.pop("splits", None)
     check_splits(splits)
-    of_run = options_of(session, known)
+    of_run = options_of(configuration(session), known)
     checkpoint = of_run.pop("checkpoint", None)
     if "workers" not in of_run:
         of_run.update(default_workers(session, topology))
@@ -113,8 +113,8 @@ def check_run(session: Any, topology: Topology, options: Mapping[str, Any]) -> G
     All rows are there from the start, and some may take long: a task that is free takes the next one. With shared
     queues tasks do so already.
     """
-    chosen = settings_of(session, options)
     context = session.sparkContext
+    chosen = settings_of(context.master, configuration(session), options)
     HELD.check(context.applicationId, chosen.workers, slots_of(session), context.master)
     by_load = pull() if chosen.tail.shared_queues is None else None
     plan = make_plan(filled(topology, InputRows(), OutputRows(), by_load), chosen.workers)

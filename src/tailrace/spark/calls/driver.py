@@ -12,7 +12,7 @@ from tailrace.runtime.calls.journal_folder import prepare_journal
 from tailrace.runtime.calls.limit_server import LimitAddress, limit_address
 from tailrace.runtime.driver.run_journals import warn_of_local_journal
 from tailrace.spark.calls.caller import TaskCalls, owner_of
-from tailrace.spark.run import configuration, place_of
+from tailrace.spark.run import configuration, place_of, settings_of
 from tailrace.spark.shared_folder import hosts_of
 from tailrace.spark.slots import total_slots
 
@@ -46,8 +46,10 @@ def _find_limit(session: Any, options: Calls) -> tuple[LimitAddress | None, int]
     if is_connect(session):
         return None, _slots(_settings(session))
     conf = configuration(session)
-    place = place_of(session.sparkContext.master, conf)
-    return limit_address(options.limit, bind=place.bind, address=place.address), _slots(conf)
+    master = session.sparkContext.master
+    settings = settings_of(master, conf, {})
+    place, encrypt = place_of(master, conf), bool(settings.encrypt)
+    return limit_address(options.limit, place=place, ports=settings.ports, encrypt=encrypt), _slots(conf)
 
 
 def _find_journal(session: Any, name: str, options: Calls) -> Path | None:

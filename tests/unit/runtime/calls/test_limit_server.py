@@ -8,11 +8,13 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
 
 import tailrace as tr
+from kit.relays import Relay
 from tailrace.calls.limits.messages import Reply, Request
 from tailrace.errors import OptionError, ProtocolError
 from tailrace.runtime.calls import limit_client, limit_links, limit_server
@@ -27,6 +29,7 @@ from tailrace.runtime.calls.limit_messages import (
 from tailrace.runtime.calls.limit_server import LimitAddress, LimitServer, limit_address
 from tailrace.runtime.links.auth import dial
 from tailrace.runtime.links.frames import frame
+from tailrace.runtime.listening import Ports
 from tailrace.testing.processes import wait_until
 
 API = tr.limit("api", per_s=500)
@@ -352,3 +355,56 @@ def test_hedges_get_spare_units_and_none_while_calls_wait(server: LimitServer) -
         await client.close()
 
     within(30, work)
+
+
+# -- encrypted, and on ports that were asked for
+
+
+def test_an_encrypted_limit_is_kept_as_any_and_none_reads_it(server: LimitServer) -> None:
+    hidden = limit_address(API, encrypt=True)
+    assert hidden.fingerprint == server.certificate.fingerprint and "fingerprint=b" in repr(hidden)
+    assert hidden.port != limit_address(API).port, "the two do not mix"
+    seen = []
+    for address in (hidden, limit_address(API)):
+        with Relay((address.host, address.port)) as relay:
+            within(30, partial(call_many, API, replace(address, port=relay.address[1]), 100))
+            seen.append(relay.seen)
+    assert [b'"limit": "api"' in one for one in seen] == [False, True]
+
+
+async def call_many(limit: tr.Limit, address: LimitAddress, times: int) -> None:
+    client = open_limit(limit, address)
+    for _ in range(times):
+        (await client.acquire(1.0)).release()
+    assert not limit_client._said, "it went on without the driver"
+    await client.close()
+
+
+def test_a_client_that_does_not_encrypt_is_refused_where_others_do(server: LimitServer) -> None:
+    address = limit_address(API, encrypt=True)
+    with pytest.raises((ProtocolError, OSError)):
+        dial((address.host, address.port), address.secret, HELLO)
+    assert server.serves_this_process
+
+
+def test_bytes_that_are_added_end_a_clients_connection_and_no_other(server: LimitServer) -> None:
+    address = limit_address(API, encrypt=True)
+    with Relay((address.host, address.port)) as relay:
+        attacked = dial(relay.address, address.secret, HELLO, address.fingerprint)
+        other = dial((address.host, address.port), address.secret, HELLO, address.fingerprint)
+        wait_until(lambda: len(server._connections) == 1 and server._users["api"] == 2, 10)
+        relay.add(b"\x17\x03\x03\x00\x05hello")
+        wait_until(lambda: server._users["api"] == 1, 10, "it to be sent away")
+        attacked.connection.close()
+        other.connection.close()
+
+
+def test_a_limit_listens_where_it_may(server: LimitServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        if port < 65_000:
+            ports = Ports(port, port + 50)
+            address = limit_address(API, ports=ports)
+            assert ports.first < address.port <= ports.last
+            within(30, lambda: call_once(API, address))
+            assert limit_address(API, ports=ports) == address

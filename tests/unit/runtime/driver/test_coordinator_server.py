@@ -14,8 +14,9 @@ from tailrace.core.protocol.messages import Abandon, Alive, Command, Ready, Regi
 from tailrace.runtime.connectors import from_iterable, to_list
 from tailrace.runtime.driver import server as module
 from tailrace.runtime.driver.checkpoint import Checkpoint
-from tailrace.runtime.driver.server import LOOPBACK, CoordinatorServer
+from tailrace.runtime.driver.server import CoordinatorServer
 from tailrace.runtime.links.control import A_COPY
+from tailrace.runtime.listening import LOOPBACK
 from tailrace.runtime.options import RunSettings
 from tailrace.topology import Topology
 

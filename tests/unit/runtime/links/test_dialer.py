@@ -28,8 +28,11 @@ class Network:
         self.up = True
         self.tries: list[dict[str, Any]] = []
 
-    def dial(self, address: tuple[str, int], secret: bytes, hello: dict[str, Any]) -> Contact:
+    def dial(
+        self, address: tuple[str, int], secret: bytes, hello: dict[str, Any], fingerprint: bytes | None
+    ) -> Contact:
         self.tries.append(hello)
+        assert fingerprint == b"fingerprint", "it must be known by something"
         if not self.up:
             raise TimeoutError("timed out")
         near, self.far = socket.socketpair()
@@ -43,7 +46,10 @@ class Desk:
         monkeypatch.setattr(dialer, "keep_alive", lambda connection, timeout_s: None)
         self.said: list[tuple[int, str]] = []
         self.made: dict[int, Channel | None] = {}
-        self.dialer = Dialer(0, 1, "here", b"secret", lambda why: None, lambda *what: self.said.append(what))
+        self.dialer = Dialer(0, 1, "here", b"secret", lambda why: None, self._say, b"fingerprint")
+
+    def _say(self, worker: int, why: str) -> None:
+        self.said.append((worker, why))
 
     def want(self, target: int) -> OutLink:
         link = OutLink("bundles", target, 1, lambda epoch: None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -85,6 +85,11 @@ def same(value: Any) -> Any:
 
 def run_hops(rate: int, seconds: float, spark: Any = None, *, ring: bool = True) -> dict[str, float]:
     """Latency over three hops at ``rate`` tuples a second, in milliseconds, and processor time a tuple."""
+    return measure_hops(rate, seconds, lambda topology: topology.run(spark, workers=2, ring=ring))
+
+
+def measure_hops(rate: int, seconds: float, start: Callable[[Topology], Run]) -> dict[str, float]:
+    """``run_hops`` on two workers that the caller starts."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "latency.json"
         topology = Topology("hops")
@@ -93,7 +98,7 @@ def run_hops(rate: int, seconds: float, spark: Any = None, *, ring: bool = True)
         stream.map("last", partial(Stopwatch, str(path), round(rate * WARM_UP_S))).sink(
             "out", to_call(same), grouping=local()
         )
-        run = topology.run(spark, workers=2, ring=ring)
+        run = start(topology)
         cpu_us = _cpu_us_per_tuple(run, rate, seconds)
         if not run.awaitTermination(TIMEOUT_S):
             run.stop(0.0)

@@ -11,7 +11,7 @@ from typing import Any
 from tailrace.policy import SendScheduler, Tail, fifo, lbf
 from tailrace.runtime.driver.host import SubprocessHost
 from tailrace.runtime.driver.run import HostedRun
-from tailrace.runtime.driver.server import Place
+from tailrace.runtime.listening import Place
 from tailrace.runtime.options import RunSettings
 from tailrace.testing.namespaces import Namespaces, why_no_namespaces
 from tailrace.topology import Topology
