@@ -17,6 +17,7 @@ from tailrace.errors import (
     WorkerLost,
     WorkersMissing,
 )
+from tailrace.launch import apply as _apply
 from tailrace.launch import launch
 from tailrace.policy import (
     Grouping,
@@ -54,6 +55,7 @@ from tailrace.runtime.connectors import (
 )
 from tailrace.runtime.worker.opening import Context
 from tailrace.topology import (
+    ApplyOptions,
     DeadLetter,
     ErrorAction,
     OperatorOptions,
@@ -65,6 +67,7 @@ from tailrace.topology import (
     Stream,
     TaskKind,
     Topology,
+    set_applier,
     set_launcher,
     union,
 )
@@ -82,6 +85,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "ApplyOptions",
     "CallErrorAction",
     "Calls",
     "Context",
@@ -150,6 +154,7 @@ __all__ = [
 ]
 
 set_launcher(launch)
+set_applier(_apply)
 
 _ON_SPARK = {
     "from_data_source": "connectors.data_source",

@@ -17,3 +17,7 @@ NEED_SPARK = ["from_data_source", "from_dataframe", "local_session", "map_rows",
 def test_example_runs(name: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_example(name, getattr(tr, name), {"spark": spark})
+
+
+def test_example_of_apply_runs(spark: SparkSession) -> None:
+    run_example("apply", tr.Topology.apply, {"spark": spark})

@@ -48,12 +48,9 @@ STOPPED = "the Spark session has been stopped: workers need one that runs; was s
 
 def launch_on_spark(topology: Topology, spark: Any, options: RunOptions) -> HostedRun:
     check_session(spark)
-    conf = configuration(spark)
-    given = {name: value for name, value in options.items() if value is not None}
-    chosen = RunSettings.of({**options_in(conf), **given})
+    chosen = settings_of(spark, options)
     context = spark.sparkContext
-    check_encryption(context.master, conf, chosen.plaintext)
-    place = place_of(context.master, conf)
+    place = place_of(context.master, configuration(spark))
     HELD.take(context.applicationId, chosen.workers, slots_of(spark), context.master)
     host = SparkHost(spark, uuid.uuid4().hex[:8], topology.name, chosen.workers)
     try:
@@ -74,6 +71,19 @@ def check_session(spark: Any) -> None:
         raise TopologyError(STOPPED)
 
 
+def options_of(spark: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are given in the session's configuration, or, which goes before that, in a call."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return {**options_in(configuration(spark)), **given}
+
+
+def settings_of(spark: Any, options: Mapping[str, Any]) -> RunSettings:
+    """The options of a run on this session, checked."""
+    chosen = RunSettings.of(options_of(spark, options))
+    check_encryption(spark.sparkContext.master, configuration(spark), chosen.plaintext)
+    return chosen
+
+
 def configuration(spark: Any) -> dict[str, str]:
     """The whole configuration of a session, including what was set after its start."""
     return {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
@@ -84,6 +94,12 @@ def slots_of(spark: Any) -> int | None:
     context = spark.sparkContext
     processors = int(context._jvm.java.lang.Runtime.getRuntime().availableProcessors())
     return total_slots(context.master, configuration(spark), processors)
+
+
+def free_slots(spark: Any) -> int | None:
+    """How many of them no run of this process holds; None if that is not known."""
+    total = slots_of(spark)
+    return None if total is None else max(0, total - HELD.count(spark.sparkContext.applicationId))
 
 
 # -- options

@@ -80,10 +80,18 @@ class Held:
     def take(self, application: str, workers: int, total: int | None, master: str) -> None:
         """Reserve slots. Raises OptionError if too few are left: the workers would wait for them in vain."""
         with self._lock:
-            held = self._slots[application]
-            if total is not None and workers > total - held:
-                raise OptionError(too_few(master, total, held, workers))
+            self._check(application, workers, total, master)
             self._slots[application] += workers
+
+    def check(self, application: str, workers: int, total: int | None, master: str) -> None:
+        """Raise OptionError if ``take`` would."""
+        with self._lock:
+            self._check(application, workers, total, master)
+
+    def _check(self, application: str, workers: int, total: int | None, master: str) -> None:
+        held = self._slots[application]
+        if total is not None and workers > total - held:
+            raise OptionError(too_few(master, total, held, workers))
 
     def give_back(self, application: str, workers: int) -> None:
         with self._lock:

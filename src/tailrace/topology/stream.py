@@ -24,6 +24,7 @@ from tailrace.topology.body import Processor, check_body, is_async
 from tailrace.topology.calling import check_calls, on_error_of
 from tailrace.topology.graph import Kind, OnError, Operator, Port, Role
 from tailrace.topology.options import OperatorOptions, SinkOptions
+from tailrace.topology.placeholders import OutputRows, refuse_second
 from tailrace.topology.shipping import check_shippable
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class Growing(Protocol):
     def name(self) -> str: ...
 
     def operator(self, name: str) -> Operator: ...
+
+    @property
+    def operators(self) -> Sequence[Operator]: ...
 
     def check_new(self, name: str) -> None:
         """Raise TopologyError unless an operator of this name may be added."""
@@ -285,6 +289,20 @@ class Stream(Generic[T]):
         checks.check_sink(name, sink)
         how = _declared(name, options, SinkOptions)
         self._add(name, Role.SINK, sink, how, {})
+
+    def output(self, name: str = "output", **options: Unpack[SinkOptions]) -> None:
+        """Declare where the rows of the DataFrame go out that ``Topology.apply`` returns.
+
+        Args:
+            name: the operator's name, unique in the topology.
+            options: see ``SinkOptions``.
+
+        Example:
+            >>> topology = tr.Topology("users")
+            >>> topology.input("users").map("name", lambda user: {"name": user["name"]}).output("names")
+        """
+        refuse_second(self.topology.name, self.topology.operators, OutputRows, name)
+        self.sink(name, OutputRows(), **options)
 
     @property
     def dead_letters(self) -> Stream[DeadLetter]:

@@ -16,8 +16,16 @@ import tailrace
 from kit.examples import run_example
 from tailrace import connector, policy, sim, testing
 
-ELSEWHERE = {"Topology.run", "watch", "from_data_source", "from_dataframe", "local_session", "map_rows"}
-ELSEWHERE |= {"to_data_source", "udf"}
+ELSEWHERE = {
+    "Topology.run",
+    "Topology.apply",
+    "watch",
+    "from_data_source",
+    "from_dataframe",
+    "local_session",
+    "map_rows",
+}
+ELSEWHERE |= {"Topology.apply", "to_data_source", "udf"}
 """Run in other folders; so are all examples of ``Run``."""
 
 MADE = re.compile(r"``\w+\(.*?\)`` makes one\.")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -43,6 +44,15 @@ def test_a_run_on_a_session_says_what_to_install() -> None:
         a_topology().run(object())
     assert str(caught.value).startswith(SENTENCE)
     assert isinstance(caught.value, ImportError)
+
+
+def test_apply_says_what_to_install() -> None:
+    topology = tr.Topology("copy")
+    topology.input("rows").output("copies")
+    frame: Any = object()
+    with pytest.raises(tr.SparkMissing) as caught:
+        topology.apply(frame, "id long")
+    assert str(caught.value).startswith(SENTENCE)
 
 
 NEED_SPARK = ["from_data_source", "from_dataframe", "local_session", "map_rows", "to_data_source", "udf"]
