@@ -25,7 +25,7 @@ SLOTS = 8  # of the session, and rows under way on either side
 WORKERS = 2  # of apply, with half of the tasks each
 SIGMA = 1.2  # of the logarithm of a row's cost
 NOISE = 0.4  # how far the order of the table is from that of costs: the dearest eighth of it is half of the work
-PARTITIONS = 200  # of the tuned side: 50 to 800 do not differ
+PARTITIONS = 200  # of the tuned side
 SCHEMA = "id long, score double, done_s double"
 
 SIDES = {
