@@ -54,6 +54,11 @@ EXPECTED = {
         r"sink1: 100 rows, smallest Event-000, 40 characters",
         r"sink2: 100 rows, smallest event-000, 32 characters",
     ],
+    "round_trip": [
+        r"00 to 05 minutes: 20 late calls",
+        r"05 to 10 minutes: 20 late calls",
+        r"10 to 15 minutes: 40 late calls",
+    ],
     "short_tail": [
         rf"{what}: p50 {NUMBER} ms, p99 {NUMBER} ms"
         for what in (
