@@ -16,7 +16,8 @@ from typing import IO, Any
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.messages import Position
 from tailrace.errors import OptionError
-from tailrace.runtime.connectors.commits.disk import lock_file, make_directory, replace_file
+from tailrace.runtime.connectors.commits.disk import make_directory, replace_file
+from tailrace.runtime.driver.folder_lock import lock_folder
 from tailrace.topology import Role
 
 VERSION = 1
@@ -36,7 +37,9 @@ class Checkpoint:
         if self._folder is not None:
             try:
                 make_directory(self._folder)
-                self._lock = self._take_lock(self._folder)
+                self._lock = lock_folder(
+                    self._folder, f"checkpoint is in use: checkpoint={self._folder}; does another run still go on?"
+                )
             except OSError as error:
                 raise OptionError(f"not a folder to write to: checkpoint={self._folder} cause={error}") from error
             try:
@@ -79,12 +82,6 @@ class Checkpoint:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-    def _take_lock(self, folder: Path) -> IO[bytes]:
-        lock = lock_file(folder / "lock")
-        if lock is None:
-            raise OptionError(f"checkpoint is in use: checkpoint={folder}; does another run still go on?")
-        return lock
 
     def _load(self, path: Path) -> None:
         if not path.exists():

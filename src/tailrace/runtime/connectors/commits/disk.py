@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
-from typing import IO
 
 
 def write_file(path: Path, data: bytes | memoryview) -> None:
@@ -40,17 +38,6 @@ def make_directory(path: Path) -> None:
     make_directory(path.parent)
     path.mkdir(exist_ok=True)
     sync_directory(path.parent)
-
-
-def lock_file(path: Path) -> IO[bytes] | None:
-    """Open a file and lock it, for as long as it stays open or this process lives. None if another has the lock."""
-    lock = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "rb")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.close()
-        return None
-    return lock
 
 
 def replace_file(path: Path, data: bytes) -> None:

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from tailrace.errors import OptionError, TailraceError
-from tailrace.runtime.connectors.commits.disk import lock_file, make_directory, replace_file
+from tailrace.runtime.connectors.commits.disk import make_directory, replace_file
 from tailrace.runtime.connectors.commits.mounts import warn_of_cached_names
+from tailrace.runtime.driver.folder_lock import lock_folder
 
 VERSION = 1
 _FORMAT = "tailrace-handover"
@@ -116,12 +117,8 @@ class HandoverFolder:
             shutil.rmtree(self.path, ignore_errors=True)
 
     def _take_lock(self) -> IO[bytes]:
-        lock = lock_file(self.path / "lock")
-        if lock is None:
-            raise OptionError(
-                f"folder is in use: folder={self.path}, does another run still go on, or have two sources this folder?"
-            )
-        return lock
+        busy = "does another run still go on, or have two sources this folder?"
+        return lock_folder(self.path, f"folder is in use: folder={self.path}, {busy}")
 
     def _describe(self) -> About | None:
         stored = self._read(_ABOUT)
