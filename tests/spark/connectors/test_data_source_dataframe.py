@@ -61,7 +61,7 @@ def test_dataframes_that_are_refused(spark: SparkSession, tmp_path: Path) -> Non
     with pytest.raises(OptionError) as caught:
         from_dataframe(spark.readStream.format("rate").load())
     assert str(caught.value) == (
-        "DataFrame is streaming: from_dataframe takes bounded ones, did you mean from_data_source?"
+        "DataFrame is streaming: from_dataframe takes bounded ones, did you mean from_stream?"
     )
     (tmp_path / "precious.txt").touch()
     with pytest.raises(OptionError) as caught:

@@ -139,7 +139,7 @@ def from_dataframe(df: DataFrame, *, splits: int | None = None, folder: str | Pa
     if not isinstance(df, DataFrame):
         raise OptionError(f"not a DataFrame: from_dataframe={shorten(df)} type={type(df).__name__}, is it a table?")
     if df.isStreaming:
-        raise OptionError("DataFrame is streaming: from_dataframe takes bounded ones, did you mean from_data_source?")
+        raise OptionError("DataFrame is streaming: from_dataframe takes bounded ones, did you mean from_stream?")
     if splits is not None and (not isinstance(splits, int) or splits < 1):
         raise OptionError(f"option must be a positive number: splits={shorten(splits)}, did you mean to leave it out?")
     if folder is None:
