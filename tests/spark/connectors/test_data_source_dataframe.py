@@ -60,9 +60,7 @@ def test_dataframes_that_are_refused(spark: SparkSession, tmp_path: Path) -> Non
     frame = spark.range(3)
     with pytest.raises(OptionError) as caught:
         from_dataframe(spark.readStream.format("rate").load())
-    assert str(caught.value) == (
-        "DataFrame is streaming: from_dataframe takes bounded ones, did you mean from_data_source?"
-    )
+    assert str(caught.value) == ("DataFrame is streaming: from_dataframe takes bounded ones, did you mean from_stream?")
     (tmp_path / "precious.txt").touch()
     with pytest.raises(OptionError) as caught:
         from_dataframe(frame, folder=tmp_path)

@@ -1,95 +1,102 @@
-"""The driver of a streamed run is killed at random moments, and workers in between: each row is written once."""
+"""The driver is killed five times while a stream is handed over, workers and executors in between: each row once."""
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from pathlib import Path
 
 import pytest
 
-from kit.runs import MARK, Script, assert_same_rows, read_jsonl
-from kit.spark import DRIVER, seconds_until_gone
-from tailrace.testing.processes import processes_with, wait_until
+from kit.runs import Script, assert_none_left, assert_same_rows, read_parquet
+from kit.spark import DRIVER
 
-GONE_S = 20.0
-"""After its driver: the JVM leaves when its standard input ends."""
+FILES, ROWS = 600, 50
+"""Of the stream, and of a file, which is a batch. There is always another, so that each kill comes in some batch."""
 
 SCRIPT = (
     DRIVER
     + """
 import os, random, signal, threading
-folder, master, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
+from pathlib import Path
+from pyspark.sql import SparkSession
+from kit.spark import executor_of
+
+base, master, victim, seed = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+dice = random.Random(seed)
 if master == "local":
-    spark = local_session(5)
+    spark = local_session(4)
 else:
-    from pyspark.sql import SparkSession
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.ui.showConsoleProgress", "false")
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-frame = spark.readStream.format("rate").option("rowsPerSecond", 200).option("numPartitions", 2).load()
-source = tr.from_stream(frame, folder=folder + "/stream")
-def work(row):
-    time.sleep(0.3 if row["value"] % 100 == 7 else 0.002)
-    return {"n": row["value"]}
-topology = tr.Topology("streamed")
-stream = topology.source("rows", source, tasks=2)
-stream.map("work", work, tasks=4, kind="blocking").sink("out", tr.to_jsonl(folder + "/out", roll_seconds=0.1), tasks=2)
-run = topology.run(spark, workers=2, checkpoint=folder + "/checkpoint")
-run.awaitRunning(120)
-print("running", flush=True)
-def kill_a_worker():
-    pids = list(run.workerPids().values())
-    if pids:
-        os.kill(random.choice(pids), signal.SIGKILL)
-if rows:
-    while durable(run) < rows:
-        time.sleep(0.05)
-    print("reached", flush=True)
-    if len(sys.argv) > 4:
-        kill_a_worker()
-        print("killed", flush=True)
-    run.awaitTermination()
-else:
-    while not durable(run):
-        time.sleep(0.05)
+stream = spark.readStream.schema("n long").option("maxFilesPerTrigger", 1).json(str(base / "in"))
+source = tr.from_stream(stream, folder=base / "handover")
+topology = tr.Topology("killed")
+sink = tr.to_parquet(base / "out", schema="n long", roll_seconds=0.1)
+topology.source("rows", source, tasks=2).map("row", lambda row: {"n": row["n"]}, tasks=2).sink("out", sink)
+run = topology.run(spark, workers=2, checkpoint=base / "checkpoint")
+print("running")
+
+def kill_some():
+    run.awaitRunning(60)
+    time.sleep(dice.uniform(0, 1.5))
+    pid = dice.choice(list(run.workerPids().values()))
+    os.kill(executor_of(pid) if victim == "executor" and dice.random() < 0.7 else pid, signal.SIGKILL)
+
+threading.Thread(target=kill_some, daemon=True).start()
+before = len(list((base / "out").glob("part-*"))) if (base / "out").exists() else 0
+while run.isActive and len(list((base / "out").glob("part-*"))) < before + 10:
+    time.sleep(0.05)
+print("grown")
+if seed < 0:
     run.stop()
-    print("done", run.lastProgress["queries"]["rows"]["waitingRows"], flush=True)
+    print("stopped", run.exception())
+else:
+    run.awaitTermination()
 spark.stop()
 """
 )
 
 
-def killed_five_times(mark: str, folder: Path, master: str, seed: int) -> list[int]:
-    rng = random.Random(seed)
-    for attempt in range(5):
-        arguments = [str(folder), master, str(rng.choice([1, 100, 300])), *(["kill"] if attempt % 2 else [])]
-        with Script(folder, SCRIPT, *arguments) as driver:
-            driver.line_with("killed" if attempt % 2 else "reached")
-            time.sleep(rng.uniform(0, 1.0))
-            driver.kill()
-        seconds_until_gone(processes_with(MARK, mark), GONE_S)
-        found = [row["n"] for row in read_jsonl(folder / "out")]
+def make_input(folder: Path) -> None:
+    folder.mkdir()
+    for number in range(FILES):
+        path = folder / f"{number:05d}.json"
+        path.write_text("".join(f'{{"n": {n}}}\n' for n in range(number * ROWS, number * ROWS + ROWS)))
+        os.utime(path, (number, number))  # Spark takes them in this order
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("master", "victim"),
+    [("local", "worker"), pytest.param("local-cluster[2,2,1024]", "executor", marks=pytest.mark.soak)],
+)
+def test_each_row_comes_once_whoever_is_killed(mark: str, tmp_path: Path, master: str, victim: str) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed={seed}")  # of the moments, which are not all that decides
+    dice = random.Random(seed)
+    make_input(tmp_path / "in")
+    rows: list[int] = []
+    for life in range(5):
+        with Script(tmp_path, SCRIPT, str(tmp_path), master, victim, str(seed + life)) as driver:
+            driver.line_with("grown" if life % 2 else "running")
+            time.sleep(dice.uniform(0, 3))
+            driver.kill()  # its successor comes at once, and may find processes of its own behind it
+        found = read_parquet(tmp_path / "out")
         assert len(found) == len(set(found)), "a row is there twice"
-    with Script(folder, SCRIPT, str(folder), master, "0") as driver:
-        assert driver.line_with("done").split() == ["done", "0"]
+        rows.append(len(found))
+    with Script(tmp_path, SCRIPT, str(tmp_path), master, victim, "-1") as driver:
+        assert driver.line_with("stopped") == "stopped None\n"
         driver.end()
-    wait_until(lambda: not processes_with(MARK, mark), GONE_S, "processes to leave")
-    return [row["n"] for row in read_jsonl(folder / "out")]
-
-
-@pytest.mark.slow
-def test_every_row_once_though_the_driver_is_killed_five_times(mark: str, tmp_path: Path) -> None:
-    found = killed_five_times(mark, tmp_path, "local", 1)
-    assert_same_rows(found, range(len(found)))
-    assert len(found) > 300
-
-
-@pytest.mark.slow
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", [2, 3])
-def test_every_row_once_on_a_cluster(mark: str, tmp_path: Path, seed: int) -> None:
-    found = killed_five_times(mark, tmp_path, "local-cluster[2,3,1024]", seed)
-    assert_same_rows(found, range(len(found)))
+    batches = [int(path.stem.removeprefix("batch-")) for path in (tmp_path / "handover" / "batches").glob("batch-*")]
+    found = read_parquet(tmp_path / "out")
+    print(f"rows after each kill: {rows}, at the end: {len(found)}")
+    assert_same_rows(found, range((max(batches) + 1) * ROWS))
+    assert len(found) > rows[-1], "each life has moved on"
+    assert not list((tmp_path / "handover" / "rows").iterdir()), "what is durable is deleted, whoever has died"
+    assert_none_left(mark)

@@ -117,10 +117,8 @@ class HandoverFolder:
             shutil.rmtree(self.path, ignore_errors=True)
 
     def _take_lock(self) -> IO[bytes]:
-        return lock_folder(
-            self.path,
-            f"folder is in use: folder={self.path}, does another run still go on, or have two sources this folder?",
-        )
+        busy = "does another run still go on, or have two sources this folder?"
+        return lock_folder(self.path, f"folder is in use: folder={self.path}, {busy}")
 
     def _describe(self) -> About | None:
         stored = self._read(_ABOUT)
