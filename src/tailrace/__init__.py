@@ -17,6 +17,7 @@ from tailrace.errors import (
     WorkerLost,
     WorkersMissing,
 )
+from tailrace.launch import apply as _apply
 from tailrace.launch import launch
 from tailrace.policy import (
     Grouping,
@@ -54,6 +55,7 @@ from tailrace.runtime.connectors import (
 )
 from tailrace.runtime.worker.opening import Context
 from tailrace.topology import (
+    ApplyOptions,
     DeadLetter,
     ErrorAction,
     OperatorOptions,
@@ -65,6 +67,7 @@ from tailrace.topology import (
     Stream,
     TaskKind,
     Topology,
+    set_applier,
     set_launcher,
     union,
 )
@@ -77,11 +80,14 @@ if TYPE_CHECKING:
     from tailrace.spark.connectors.data_sink import to_data_source
     from tailrace.spark.connectors.data_source import from_data_source
     from tailrace.spark.connectors.dataframe import from_dataframe
+    from tailrace.spark.connectors.streaming import from_stream
+    from tailrace.spark.connectors.tables import read_stream
     from tailrace.spark.session import local_session
 
 __version__ = VERSION
 
 __all__ = [
+    "ApplyOptions",
     "CallErrorAction",
     "Calls",
     "Context",
@@ -123,6 +129,7 @@ __all__ = [
     "from_dataframe",
     "from_iterable",
     "from_lines",
+    "from_stream",
     "latency_balanced",
     "lbf",
     "lbf_work",
@@ -135,6 +142,7 @@ __all__ = [
     "partial_key",
     "power_of_two",
     "pull",
+    "read_stream",
     "replicate",
     "round_robin",
     "shuffle",
@@ -150,12 +158,15 @@ __all__ = [
 ]
 
 set_launcher(launch)
+set_applier(_apply)
 
 _ON_SPARK = {
     "from_data_source": "connectors.data_source",
     "from_dataframe": "connectors.dataframe",
+    "from_stream": "connectors.streaming",
     "local_session": "session",
     "map_rows": "calls.map_rows",
+    "read_stream": "connectors.tables",
     "udf": "calls.udf",
     "to_data_source": "connectors.data_sink",
 }

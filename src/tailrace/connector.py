@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # type checkers know defaults of type variables in all versions of Python, Python itself since 3.13
     from typing_extensions import TypeVar
@@ -140,6 +141,89 @@ class Source(Protocol[ReadT]):
         ...
 
     def open(self, start: SplitStart) -> Reader[ReadT]: ...
+
+
+@dataclass(frozen=True)
+class FeedContext:
+    """The run that a feed is for, given to ``FedSource.feed``.
+
+    Args:
+        topology: the name of the topology.
+        operator: the source's name in it.
+        job_id: the same for all runs that resume one checkpoint.
+        starts: by split, the offset at which this run begins to read.
+        durable: tells, by split, the offset below which everything is durable, and will never be asked for again. Any
+            thread may call it at any time.
+        ended: to be called, from any thread, when the feed brings nothing more although nobody has stopped it: with
+            None if that is its end, with the error that the run is to fail with otherwise.
+
+    Example:
+        >>> from tailrace.connector import FeedContext
+        >>> context = FeedContext("words", "lines", "job", {"0": 0}, lambda: {"0": 0}, lambda error: None)
+        >>> context.durable()
+        {'0': 0}
+    """
+
+    topology: str
+    operator: str
+    job_id: str
+    starts: Mapping[str, int]
+    durable: Callable[[], Mapping[str, int]]
+    ended: Callable[[Exception | None], None]
+
+
+class Feed(Protocol):
+    """The half of a source that lives on the driver, and brings records while a run goes on.
+
+    Law: once ``stop`` has returned, or ``ended`` was called with None, readers come to their end after what was brought
+    until then. What was brought can be read again until it is durable, by this run and by later ones of the job.
+
+    Example:
+        >>> class Bell:
+        ...     progress = None
+        ...     def start(self) -> None:
+        ...         print("nothing to bring yet")
+        ...     def stop(self) -> None:
+        ...         print("it is over")
+        ...     def close(self) -> None:
+        ...         pass
+        >>> Bell().stop()
+        it is over
+    """
+
+    def start(self) -> None:
+        """Begin to bring records. Called once, before workers are started; what it raises ends the run."""
+        ...
+
+    def stop(self) -> None:
+        """Bring nothing more. Returns when that is so. May be called at any time, and more than once."""
+        ...
+
+    def close(self) -> None:
+        """The run is over: stop if that is not done, and release what ``feed`` acquired."""
+        ...
+
+    @property
+    def progress(self) -> Mapping[str, Any] | None:
+        """What it has done so far, as JSON values; None if there is nothing to tell yet."""
+        ...
+
+
+class FedSource(Source[ReadT], Protocol[ReadT]):
+    """A source with a half that lives on the driver, such as ``from_stream``.
+
+    What is pickled for the workers is its other half. The run drains such sources first: it stops the feed, waits until
+    all that it has brought is durable, and then drains the other sources.
+
+    Example:
+        >>> from tailrace.connector import FedSource
+        >>> hasattr(FedSource, "feed")
+        True
+    """
+
+    def feed(self, context: FeedContext) -> Feed:
+        """Check that the run can have its feed, and acquire what it needs. Raises TailraceError if it cannot."""
+        ...
 
 
 class Entry(NamedTuple):
@@ -283,4 +367,34 @@ class DriverSink(Sink[WrittenT], Protocol[WrittenT]):
     def on_message(self, task: int, epoch: int, message: Any) -> Any:
         """Called on the driver for every ``call_driver`` of a live epoch: one call at a time for each run, but runs
         that go on at the same time call from a thread each."""
+        ...
+
+
+@runtime_checkable
+class FileSink(Sink[WrittenT], Protocol[WrittenT]):
+    """A sink whose rows are files of a folder: what ``Run.table`` and ``tr.read_stream`` read.
+
+    Its names are ``part-<operator>-<job>-….<format>``, which ``runtime.connectors.commits`` makes.
+
+    Law: a file appears in the folder when its rows are committed, whole, and never changes.
+
+    Example:
+        >>> sink = tr.to_parquet("rows/", schema="number long")
+        >>> sink.path.name, sink.format, sink.schema.names
+        ('rows', 'parquet', ['number'])
+    """
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        ...
+
+    @property
+    def format(self) -> str:
+        """``"parquet"``, or ``"jsonl"`` for lines of JSON. Names of files end with it."""
+        ...
+
+    @property
+    def schema(self) -> Any | None:
+        """The columns, as a pyarrow schema; None if they are those of the rows."""
         ...

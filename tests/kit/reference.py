@@ -57,13 +57,16 @@ def options_table(what: str, options: type, defaults: Mapping[str, Any]) -> list
     rows = [
         (f"`{name}`", f"`{kind}`", f"`{_shown(defaults[name])}`", text)
         for name, (kind, text) in described(options).items()
+        if name in defaults
     ]
     return _table((what, "type", "default", "meaning"), rows)
 
 
 def operators_table() -> list[str]:
     methods = [(tr.Topology, "source"), *((tr.Stream, name) for name in ("map", "flat_map", "filter", "map_batch"))]
-    rows = [_method(cls, name) for cls, name in [*methods, (tr.Stream, "sink"), (tr.Stream, "dead_letters")]]
+    methods[1:1] = [(tr.Topology, "input")]
+    rest = [(tr.Stream, name) for name in ("sink", "output", "dead_letters")]
+    rows = [_method(cls, name) for cls, name in [*methods, *rest]]
     return _table(("declared by", "meaning"), [*rows, ("`tr.union(…)`", _first(tr.union))])
 
 
@@ -80,8 +83,10 @@ def tables() -> dict[str, list[str]]:
     settings = RunSettings()
     of_runs = {field.name: getattr(settings, field.name) for field in fields(settings)}
     off = dict.fromkeys(described(tr.Techniques))
+    of_rows = {"folder": None, "splits": None, "watch": False}
     return {
         "run options": options_table("option", tr.RunOptions, {**of_runs, "tail": _Text("Tail()")}),
+        "apply options": options_table("option", tr.ApplyOptions, of_rows),
         "techniques": options_table("technique", tr.Techniques, off),
         "operators": operators_table(),
         "operator parameters": options_table("parameter", tr.OperatorOptions, OF_OPERATORS),

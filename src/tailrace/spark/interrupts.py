@@ -8,20 +8,24 @@ still cancelled. A method, unlike a signal handler, can be replaced and restored
 from __future__ import annotations
 
 import threading
-from typing import Any
-
-from tailrace.spark.jobs import Jobs
+from typing import Any, Protocol
 
 _METHOD = "cancelAllJobs"
 _lock = threading.Lock()
 
 
+class OwnJobs(Protocol):
+    """Jobs of ours that may not be over."""
+
+    def ids(self) -> set[int]: ...
+
+
 class CancelOthers:
-    """Replaces ``cancelAllJobs``: cancels all jobs of a context except those of active runs."""
+    """Replaces ``cancelAllJobs``: cancels all jobs of a context but those of runs and of their streaming queries."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
-        self.runs: list[Jobs] = []
+        self.runs: list[OwnJobs] = []
 
     def __call__(self) -> None:
         # Read before the jobs of runs: a job that is active by now has been registered with its run.
@@ -30,14 +34,14 @@ class CancelOthers:
             self._context._jsc.sc().cancelJob(job)
 
 
-def protect(context: Any, jobs: Jobs) -> None:
+def protect(context: Any, jobs: OwnJobs) -> None:
     """Exempt these jobs from ``cancelAllJobs`` of the context until ``unprotect``."""
     with _lock:
         replacement = vars(context).setdefault(_METHOD, CancelOthers(context))
         replacement.runs.append(jobs)
 
 
-def unprotect(context: Any, jobs: Jobs) -> None:
+def unprotect(context: Any, jobs: OwnJobs) -> None:
     with _lock:
         replacement = vars(context)[_METHOD]
         replacement.runs.remove(jobs)

@@ -8,8 +8,10 @@ import socket
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
+from tailrace.connector import FileSink
 from tailrace.errors import OptionError, TopologyError, did_you_mean
 from tailrace.policy.hedging.by_name import named_hedge
 from tailrace.policy.send_order.by_name import named_send
@@ -17,6 +19,7 @@ from tailrace.policy.techniques import Tail
 from tailrace.runtime.driver.run import HostedRun
 from tailrace.runtime.driver.server import LOOPBACK, Place
 from tailrace.runtime.options import RunSettings
+from tailrace.spark.connectors.tables import committed_table
 from tailrace.spark.host import SparkHost
 from tailrace.spark.slots import HELD, is_local, total_slots
 from tailrace.topology import RunOptions, Topology
@@ -48,19 +51,21 @@ STOPPED = "the Spark session has been stopped: workers need one that runs; was s
 
 def launch_on_spark(topology: Topology, spark: Any, options: RunOptions) -> HostedRun:
     check_session(spark)
-    conf = configuration(spark)
-    given = {name: value for name, value in options.items() if value is not None}
-    chosen = RunSettings.of({**options_in(conf), **given})
+    chosen = settings_of(spark, options)
     context = spark.sparkContext
-    check_encryption(context.master, conf, chosen.plaintext)
-    place = place_of(context.master, conf)
+    place = place_of(context.master, configuration(spark))
     HELD.take(context.applicationId, chosen.workers, slots_of(spark), context.master)
     host = SparkHost(spark, uuid.uuid4().hex[:8], topology.name, chosen.workers)
     try:
-        return HostedRun(topology, chosen, host, place)
+        return HostedRun(topology, chosen, host, place, partial(_read_table, spark))
     except BaseException:
         host.close()
         raise
+
+
+def _read_table(own: Any, spark: Any, sink: FileSink, pattern: str, schema: Any) -> Any:
+    """The part of ``Run.table`` that needs Spark, with the run's own session by default."""
+    return committed_table(own if spark is None else spark, sink, pattern, schema)
 
 
 def check_session(spark: Any) -> None:
@@ -74,6 +79,19 @@ def check_session(spark: Any) -> None:
         raise TopologyError(STOPPED)
 
 
+def options_of(spark: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are given in the session's configuration, or, which goes before that, in a call."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return {**options_in(configuration(spark)), **given}
+
+
+def settings_of(spark: Any, options: Mapping[str, Any]) -> RunSettings:
+    """The options of a run on this session, checked."""
+    chosen = RunSettings.of(options_of(spark, options))
+    check_encryption(spark.sparkContext.master, configuration(spark), chosen.plaintext)
+    return chosen
+
+
 def configuration(spark: Any) -> dict[str, str]:
     """The whole configuration of a session, including what was set after its start."""
     return {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
@@ -84,6 +102,12 @@ def slots_of(spark: Any) -> int | None:
     context = spark.sparkContext
     processors = int(context._jvm.java.lang.Runtime.getRuntime().availableProcessors())
     return total_slots(context.master, configuration(spark), processors)
+
+
+def free_slots(spark: Any) -> int | None:
+    """How many of them no run of this process holds; None if that is not known."""
+    total = slots_of(spark)
+    return None if total is None else max(0, total - HELD.count(spark.sparkContext.applicationId))
 
 
 # -- options

@@ -77,17 +77,29 @@ class Held:
         self._slots: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def take(self, application: str, workers: int, total: int | None, master: str) -> None:
-        """Reserve slots. Raises OptionError if too few are left: the workers would wait for them in vain."""
-        with self._lock:
-            held = self._slots[application]
-            if total is not None and workers > total - held:
-                raise OptionError(too_few(master, total, held, workers))
-            self._slots[application] += workers
+    def take(self, application: str, slots: int, total: int | None, master: str, wanted: str = "") -> None:
+        """Reserve slots. Raises OptionError if too few are left: who wants them would wait in vain.
 
-    def give_back(self, application: str, workers: int) -> None:
+        ``wanted``: what wants them, if they are not for workers.
+        """
         with self._lock:
-            self._slots[application] -= workers
+            self._check(application, slots, total, master, wanted)
+            self._slots[application] += slots
+
+    def check(self, application: str, workers: int, total: int | None, master: str) -> None:
+        """Raise OptionError if ``take`` would."""
+        with self._lock:
+            self._check(application, workers, total, master, "")
+
+    def _check(self, application: str, slots: int, total: int | None, master: str, wanted: str) -> None:
+        held = self._slots[application]
+        if total is not None and slots > total - held:
+            who = "runs" if wanted else "other runs"  # a query's own run has its workers already
+            raise OptionError(too_few(master, total, f"{who} hold {held}", held, wanted or _workers(slots)))
+
+    def give_back(self, application: str, slots: int) -> None:
+        with self._lock:
+            self._slots[application] -= slots
 
     def count(self, application: str) -> int:
         with self._lock:
@@ -97,9 +109,12 @@ class Held:
 HELD = Held()
 
 
-def too_few(master: str, total: int, held: int, wanted: int) -> str:
+def too_few(master: str, total: int, holders: str, held: int, wanted: str) -> str:
     free = max(0, total - held)
-    others = f" (other runs hold {held} of {total})" if held else ""
+    others = f" ({holders} of {total})" if held else ""
     there = f"{master} has {free} free slot{'' if free == 1 else 's'}{others}"
-    needed = f"{wanted} worker{'' if wanted == 1 else 's'} wanted"
-    return f"too few slots: {there}, {needed}; could the session have more cores, or the run fewer workers?"
+    return f"too few slots: {there}, {wanted}; could the session have more cores, or the run fewer workers?"
+
+
+def _workers(number: int) -> str:
+    return f"{number} worker{'' if number == 1 else 's'} wanted"

@@ -1,13 +1,23 @@
 """What is to be computed: operators, the edges between them, and whether they make sense together."""
 
 from tailrace.topology.body import Processor, is_async, is_async_method, is_factory
-from tailrace.topology.build import Topology, set_launcher
+from tailrace.topology.build import Topology, filled
 from tailrace.topology.graph import Edge, Kind, OnError, Operator, Port, Role
-from tailrace.topology.options import ErrorAction, OperatorOptions, RunOptions, SinkOptions, SourceOptions, TaskKind
+from tailrace.topology.launching import set_applier, set_launcher
+from tailrace.topology.options import (
+    ApplyOptions,
+    ErrorAction,
+    OperatorOptions,
+    RunOptions,
+    SinkOptions,
+    SourceOptions,
+    TaskKind,
+)
 from tailrace.topology.run import Run
 from tailrace.topology.stream import DeadLetter, Stream, union
 
 __all__ = [
+    "ApplyOptions",
     "DeadLetter",
     "Edge",
     "ErrorAction",
@@ -25,9 +35,11 @@ __all__ = [
     "Stream",
     "TaskKind",
     "Topology",
+    "filled",
     "is_async",
     "is_async_method",
     "is_factory",
+    "set_applier",
     "set_launcher",
     "union",
 ]

@@ -1,47 +1,29 @@
 """How a topology is written down: operators are declared on the streams they consume, and checked at once.
 
-A topology knows nothing about how it runs. The code that can run one registers with ``set_launcher``.
+A topology knows nothing about how it runs: see ``launching``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeVar, Unpack
+from dataclasses import replace
+from typing import Any, TypeVar, Unpack
 
-from tailrace.connector import Source
+from tailrace.connector import Sink, Source
 from tailrace.errors import TailraceError, TopologyError, did_you_mean, refuse_unknown, shorten
 from tailrace.policy.groupings.api import Grouping
 from tailrace.policy.groupings.shuffle import shuffle
-from tailrace.topology import checks, drawing, validation
+from tailrace.topology import checks, drawing, placeholders, validation
 from tailrace.topology.graph import Edge, Kind, Operator, Port, Role
-from tailrace.topology.options import RunOptions, SourceOptions
+from tailrace.topology.launching import DataFrame, SparkSession, StructType, the_applier, the_launcher
+from tailrace.topology.options import ApplyOptions, RunOptions, SourceOptions
 from tailrace.topology.run import Run
 from tailrace.topology.shipping import check_shippable
 from tailrace.topology.stream import Output, Stream
 
 T = TypeVar("T")
 
-
-class SparkSession(Protocol):
-    """What ``run`` needs of a classic ``pyspark.sql.SparkSession``."""
-
-    @property
-    def sparkContext(self) -> Any: ...
-
-
-class Launcher(Protocol):
-    """Starts a topology on a Spark session, or without one, and returns the handle of the run."""
-
-    def __call__(self, topology: Topology, spark: Any, /, **options: Unpack[RunOptions]) -> Run: ...
-
-
-_launcher: Launcher | None = None
-
-
-def set_launcher(launcher: Launcher | None) -> None:
-    """Say who runs topologies from now on."""
-    global _launcher
-    _launcher = launcher
+Frame = TypeVar("Frame", bound=DataFrame)
 
 
 class Topology:
@@ -87,7 +69,26 @@ class Topology:
         tasks = checks.check_positive(name, "tasks", options.get("tasks", 1))
         operator = Operator(name, Role.SOURCE, source, tasks, kind=kind)
         check_shippable(name, "source", source)
-        return self.add(operator, (), shuffle())
+        return self.add(operator, (), None)
+
+    def input(self, name: str = "input", **options: Unpack[SourceOptions]) -> Stream[dict[str, Any]]:
+        """Declare where the rows of a DataFrame come in, to which ``apply`` applies the topology.
+
+        Args:
+            name: the operator's name, unique in the topology.
+            options: see ``SourceOptions``.
+
+        Returns:
+            The stream of the rows, as dicts.
+
+        Example:
+            >>> topology = tr.Topology("users")
+            >>> topology.input("users").filter("adult", lambda user: user["age"] >= 18).output("adults")
+            >>> topology
+            Topology('users', operators=3, edges=2)
+        """
+        placeholders.refuse_second(self.name, self.operators, placeholders.InputRows, name)
+        return self.source(name, placeholders.InputRows(), **options)
 
     def connect(self, upstream: str, downstream: str, grouping: Grouping | None = None) -> None:
         """Add an edge between operators that exist already.
@@ -182,6 +183,7 @@ class Topology:
             Traceback (most recent call last):
             tailrace.errors.TopologyError: no source: topology=empty: did you forget topology.source(…)?
         """
+        placeholders.refuse_placeholders(self.name, self.operators)
         validation.validate(self.name, self.operators, self.edges)
 
     def freeze(self) -> None:
@@ -217,19 +219,48 @@ class Topology:
             [0, 2, 4, 6]
         """
         self.validate()
-        if _launcher is None:
-            raise TopologyError(
-                f"nothing can run a topology yet: topology={self.name} launcher=None: did you forget import tailrace?"
-            )
+        launch = the_launcher(self.name)
         if "workers" in options and options["workers"] is None:
             del options["workers"]
         frozen = self._frozen
         self.freeze()
         try:
-            return _launcher(self, spark, **options)
+            return launch(self, spark, **options)
         except TailraceError:
             self._frozen = frozen  # it does not run
             raise
+
+    def apply(self, df: Frame, schema: str | StructType, **options: Unpack[ApplyOptions]) -> Frame:
+        """Run the topology on the rows of a DataFrame to the end, and return the rows of its output as a DataFrame.
+
+        ``topology.input(…)`` says where the rows come in, ``stream.output(…)`` where those of the result go out. A call
+        runs at once: a Spark job writes the rows to files, workers on the executors take them one by one, and the
+        result is read from the files that they write, **each row once**. Ctrl-C drains, and what the run has failed
+        with is raised. The topology may be applied again, to other DataFrames.
+
+        Args:
+            df: a DataFrame of a classic session that is not streaming. Its rows come as dicts.
+            schema: the columns of the result, such as ``"id long, name string"``, or a ``StructType``. Rows that go out
+                are dicts, tuples or ``Row``s of these columns.
+            options: see ``ApplyOptions``. Without ``workers`` there are as many as the session has free slots. With
+                ``checkpoint`` a call that was cut off goes on where it was, and one that was complete returns at once.
+
+        Returns:
+            A DataFrame over files, which are deleted when the driver ends unless there is a ``checkpoint``.
+
+        Example:
+            >>> topology = tr.Topology("lengths")
+            >>> words = topology.input("words")
+            >>> lengths = words.map("measure", lambda row: {**row, "length": len(row["word"])}, tasks=2)
+            >>> lengths.output("lengths")
+            >>> df = spark.createDataFrame([("so",), ("goes",)], "word string")
+            >>> topology.apply(df, "word string, length int", workers=2).orderBy("length").collect()
+            [Row(word='so', length=2), Row(word='goes', length=4)]
+        """
+        placeholders.check_placeholders(self.name, self.operators)
+        validation.validate(self.name, self.operators, self.edges)
+        result: Frame = the_applier(self.name)(self, df, schema, **options)
+        return result
 
     def check_new(self, name: str) -> None:
         """Raise ``TopologyError`` unless an operator of this name may be declared now.
@@ -248,7 +279,7 @@ class Topology:
                 "is a piece of code that declares it run twice?"
             )
 
-    def add(self, operator: Operator, inputs: Iterable[Output], grouping: Grouping) -> Stream[Any]:
+    def add(self, operator: Operator, inputs: Iterable[Output], grouping: Grouping | None) -> Stream[Any]:
         """Add a checked operator and the edges that feed it: all of them, or none when one is refused.
 
         ``source`` and the methods of ``Stream`` check operators and call this.
@@ -256,7 +287,7 @@ class Topology:
         Args:
             operator: the operator.
             inputs: the outputs that feed it.
-            grouping: which task each tuple goes to.
+            grouping: which task each tuple goes to; ``None`` means ``shuffle()``.
 
         Example:
             >>> from tailrace.topology import Operator, Role
@@ -273,7 +304,9 @@ class Topology:
         return self.stream(operator.name)
 
     def _edge(self, output: Output, downstream: str, grouping: Grouping | None) -> Edge:
-        grouping = shuffle() if grouping is None else checks.check_grouping(downstream, grouping)
+        if grouping is None:
+            return Edge(output.operator, downstream, shuffle(), output.port, chosen=False)
+        checks.check_grouping(downstream, grouping)
         check_shippable(downstream, "grouping", grouping)
         return Edge(output.operator, downstream, grouping, output.port)
 
@@ -295,3 +328,21 @@ class Topology:
 
     def __repr__(self) -> str:
         return f"Topology({self.name!r}, operators={len(self._operators)}, edges={len(self._edges)})"
+
+
+def filled(topology: Topology, source: Source[Any], sink: Sink[Any], by_load: Grouping | None = None) -> Topology:
+    """A copy with connectors in the place of ``input`` and ``output``. To run it leaves the original as it is.
+
+    ``by_load``: the grouping of edges for which none was chosen, where load may decide.
+    """
+    copy = Topology(topology.name)
+    copy._operators = {
+        operator.name: placeholders.filled(operator, source, sink) for operator in topology._operators.values()
+    }
+    copy._edges = [
+        replace(edge, grouping=by_load)
+        if by_load is not None and not edge.chosen and placeholders.takes_by_load(copy.operator(edge.downstream))
+        else edge
+        for edge in topology._edges
+    ]
+    return copy

@@ -69,3 +69,4 @@ class Edge:
     downstream: str
     grouping: Grouping
     port: Port = Port.MAIN
+    chosen: bool = field(default=True, compare=False)  # False: nobody asked for this grouping, it is the default

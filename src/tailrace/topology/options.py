@@ -160,3 +160,25 @@ class RunOptions(TypedDict, total=False):
 
     plaintext: bool
     """``True`` runs in a Spark session that is set to encrypt its network traffic, although Tailrace does not."""
+
+
+class ApplyOptions(RunOptions, total=False):
+    """Options of ``Topology.apply``: those of ``Topology.run``, and what concerns the rows.
+
+    Example:
+        >>> shared: tr.ApplyOptions = {"folder": "/mnt/shared", "workers": 8}
+        >>> sorted(shared)
+        ['folder', 'workers']
+    """
+
+    folder: str | PathLike[str] | None
+    """A folder that the driver and all executors reach under this path, in which rows lie while the topology runs, and
+    the result until the driver ends. The default is a temporary one of this machine. With ``checkpoint`` the rows are
+    there instead."""
+
+    splits: int | None
+    """How many files the rows of the DataFrame are written to before the topology reads them. The default is the number
+    of its partitions."""
+
+    watch: bool
+    """``True`` shows the progress until the end, as ``tr.watch`` does. The default is ``False``."""

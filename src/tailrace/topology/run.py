@@ -158,6 +158,31 @@ class Run(ABC):
         """
 
     @abstractmethod
+    def table(self, spark: Any = None, sink: str | None = None, *, schema: Any = None) -> Any:
+        """A DataFrame of the rows that a file sink of this run has committed by now.
+
+        It never has a row that is not committed, or one that a crash will take back, and it stays as it is: call
+        ``table`` again for newer rows. With a checkpoint it also has the rows of the runs before this one.
+
+        Args:
+            spark: the session to read in. The default is that of the run, or else the active one.
+            sink: the name of the sink; it may be left out if only one writes files.
+            schema: the columns, as a ``StructType`` or in Spark's words: ``"id long, name string"``. The default is
+                the schema of the sink, or else what the files say.
+
+        Example:
+            >>> topology = tr.Topology("squares")
+            >>> numbers = topology.source("numbers", tr.from_iterable(range(3)))
+            >>> squares = numbers.map("square", lambda n: {"n": n, "square": n * n})
+            >>> squares.sink("out", tr.to_parquet("squares/", schema="n long, square long"))
+            >>> with topology.run(workers=1) as run:
+            ...     run.awaitTermination()
+            True
+            >>> run.table(spark).orderBy("n").collect()
+            [Row(n=0, square=0), Row(n=1, square=1), Row(n=2, square=4)]
+        """
+
+    @abstractmethod
     def stop(self, timeout: float | None = None) -> None:
         """Drain and stop: sources read no more, what was read becomes durable, sinks close, workers leave.
 

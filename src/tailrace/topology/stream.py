@@ -24,6 +24,7 @@ from tailrace.topology.body import Processor, check_body, is_async
 from tailrace.topology.calling import check_calls, on_error_of
 from tailrace.topology.graph import Kind, OnError, Operator, Port, Role
 from tailrace.topology.options import OperatorOptions, SinkOptions
+from tailrace.topology.placeholders import OutputRows, refuse_second
 from tailrace.topology.shipping import check_shippable
 
 if TYPE_CHECKING:
@@ -58,11 +59,14 @@ class Growing(Protocol):
 
     def operator(self, name: str) -> Operator: ...
 
+    @property
+    def operators(self) -> Sequence[Operator]: ...
+
     def check_new(self, name: str) -> None:
         """Raise TopologyError unless an operator of this name may be added."""
         ...
 
-    def add(self, operator: Operator, inputs: Iterable[Output], grouping: Grouping) -> Stream[Any]: ...
+    def add(self, operator: Operator, inputs: Iterable[Output], grouping: Grouping | None) -> Stream[Any]: ...
 
 
 class _Declared(NamedTuple):
@@ -286,6 +290,20 @@ class Stream(Generic[T]):
         how = _declared(name, options, SinkOptions)
         self._add(name, Role.SINK, sink, how, {})
 
+    def output(self, name: str = "output", **options: Unpack[SinkOptions]) -> None:
+        """Declare where the rows of the DataFrame go out that ``Topology.apply`` returns.
+
+        Args:
+            name: the operator's name, unique in the topology.
+            options: see ``SinkOptions``.
+
+        Example:
+            >>> topology = tr.Topology("users")
+            >>> topology.input("users").map("name", lambda user: {"name": user["name"]}).output("names")
+        """
+        refuse_second(self.topology.name, self.topology.operators, OutputRows, name)
+        self.sink(name, OutputRows(), **options)
+
     @property
     def dead_letters(self) -> Stream[DeadLetter]:
         """The tuples whose function raised, of an operator with ``on_error="dead_letter"``, each with its error.
@@ -337,7 +355,7 @@ class Stream(Generic[T]):
             calls=how.calls,
         )
         check_shippable(name, "sink" if role is Role.SINK else "function", body)
-        return self.topology.add(operator, self.outputs, grouping)
+        return self.topology.add(operator, self.outputs, None if how.grouping is None else grouping)
 
     def _tasks(self, name: str, given: int | None, grouping: Grouping, kind: Kind) -> int | None:
         """A local edge needs as many tasks as its upstream has; CPU-bound work gets one a worker, the rest just one."""

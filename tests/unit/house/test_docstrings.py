@@ -16,8 +16,15 @@ import tailrace
 from kit.examples import run_example
 from tailrace import connector, policy, sim, testing
 
-ELSEWHERE = {"Topology.run", "watch", "from_data_source", "from_dataframe", "local_session", "map_rows"}
-ELSEWHERE |= {"to_data_source", "udf"}
+ELSEWHERE = {
+    "Topology.run",
+    "watch",
+    "from_data_source",
+    "from_dataframe",
+    "local_session",
+    "map_rows",
+}
+ELSEWHERE |= {"Topology.apply", "from_stream", "read_stream", "to_data_source", "udf"}
 """Run in other folders; so are all examples of ``Run``."""
 
 MADE = re.compile(r"``\w+\(.*?\)`` makes one\.")
@@ -35,7 +42,8 @@ def public_objects() -> dict[str, Any]:
             thing = getattr(module, name)
             same = found.get(name, thing) is thing
             found[name if same else f"{module.__name__}.{name}"] = thing
-    for name in ("Record", "SplitStart", "Reader", "Source", "Entry", "SinkContext", "Writer", "Sink", "DriverSink"):
+    interfaces = "Record SplitStart Reader Source Entry SinkContext Writer Sink DriverSink FileSink"
+    for name in interfaces.split():
         found[name] = getattr(connector, name)
     objects = {name: found[name] for name in found if inspect.isclass(found[name]) or inspect.isfunction(found[name])}
     for cls in OPENED:

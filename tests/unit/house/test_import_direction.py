@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dashboard": {"metrics", "errors", "clock", "signals"},
     "testing": BASE | {"policy", "topology", "core", "runtime.connectors"},
     "spark": BELOW_SPARK,
-    "launch": BELOW_SPARK | {"spark"},
+    "launch": BELOW_SPARK | {"spark", "dashboard"},
     "demo": BELOW_DEMO,
     "cli": BELOW_DEMO | {"demo"},
     "__main__": {"cli"},

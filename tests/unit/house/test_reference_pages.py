@@ -23,7 +23,8 @@ def test_every_table_is_in_a_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [tr.RunOptions, tr.OperatorOptions, tr.SinkOptions, tr.SourceOptions, tr.Techniques]
+    "options",
+    [tr.RunOptions, tr.ApplyOptions, tr.OperatorOptions, tr.SinkOptions, tr.SourceOptions, tr.Techniques],
 )
 def test_every_option_is_described(options: type) -> None:
     assert set(described(options)) == set(get_type_hints(options))

@@ -30,6 +30,17 @@ import tailrace as tr
 from tailrace.connector import Record, SplitStart
 
 
+class Frame:  # as pyspark's DataFrame, which needs not be there
+    schema = None
+    isStreaming = False
+    sparkSession = None
+
+
+class Columns:  # as pyspark's StructType
+    def fieldNames(self) -> list[str]:
+        return ["id"]
+
+
 class Count:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -126,6 +137,13 @@ words.sink("class", tr.to_call(Count))
 words.sink("jsonl", tr.to_jsonl("rows/"))
 words.sink("parquet", tr.to_parquet("rows/", schema="word string", compression="zstd"))
 
+step = tr.Topology("step")
+rows = step.input("rows", tasks=2)
+assert_type(rows, tr.Stream[dict[str, Any]])
+rows.filter("some", lambda row: row["id"] > 3, tasks=4).output("some", tasks=2, on_error="skip")
+assert_type(step.apply(Frame(), "id long", workers=8, folder="/mnt/shared", splits=8, watch=True), Frame)
+assert_type(step.apply(Frame(), Columns(), checkpoint="state/"), Frame)
+
 with start(topology, workers=2, checkpoint="state/", tail=tr.Tail(hedge=tr.adaptive_timeout())) as run:
     assert_type(run, tr.Run)
     print(run.id, run.isActive, run.awaitTermination(1), run.lastProgress["latencyMs"]["complete"])
@@ -134,8 +152,11 @@ with start(topology, workers=2, checkpoint="state/", tail=tr.Tail(hedge=tr.adapt
 """
 
 BAD = """
+from typing import Any
+
 import tailrace as tr
 
+frame: Any = None
 topology = tr.Topology("words")
 words = topology.source("words", tr.from_iterable(["the", "mill"]))
 run = topology.run(workers=2)
@@ -164,6 +185,11 @@ words.flat_map("x", len)  # arg-type
 words.sink("x", print)  # arg-type
 words.sink("x", tr.to_call(half))  # arg-type
 words.sink("x", tr.to_jsonl("rows/"), on_error="ignore")  # arg-type
+topology.input("x", taks=2)  # call-arg
+words.output("x", on_error="ignore")  # arg-type
+topology.apply([1, 2, 3], "id long")  # type-var
+topology.apply(frame, "id long", chekpoint="state/")  # call-arg
+topology.apply(frame, 5)  # arg-type
 tr.Tail(replai=None)  # call-arg
 tr.Tail(shared_queues="rack")  # arg-type
 """

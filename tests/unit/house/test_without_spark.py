@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -45,7 +46,25 @@ def test_a_run_on_a_session_says_what_to_install() -> None:
     assert isinstance(caught.value, ImportError)
 
 
-NEED_SPARK = ["from_data_source", "from_dataframe", "local_session", "map_rows", "to_data_source", "udf"]
+def test_apply_says_what_to_install() -> None:
+    topology = tr.Topology("copy")
+    topology.input("rows").output("copies")
+    frame: Any = object()
+    with pytest.raises(tr.SparkMissing) as caught:
+        topology.apply(frame, "id long")
+    assert str(caught.value).startswith(SENTENCE)
+
+
+NEED_SPARK = [
+    "from_data_source",
+    "from_dataframe",
+    "from_stream",
+    "local_session",
+    "map_rows",
+    "read_stream",
+    "to_data_source",
+]
+NEED_SPARK += ["udf"]
 
 
 @pytest.mark.parametrize("name", NEED_SPARK)

@@ -217,7 +217,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         calls.append((args, kwargs))
         return "handle"
 
-    monkeypatch.setattr("tailrace.topology.build._launcher", None)
+    monkeypatch.setattr("tailrace.topology.launching._launcher", None)
     set_launcher(launch)
     yield calls
 

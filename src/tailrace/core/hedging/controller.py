@@ -52,10 +52,11 @@ class HedgingController:
 
     def emitted(self, root: Root, now_ns: int) -> None:
         """A root is emitted for the first time, or again by recovery, which supersedes its hedges."""
-        if root.complete_ns:  # it is not durable: a loss may have taken its rows
+        if root.complete_ns:  # complete and not durable, or recovery would leave it: a loss may have taken its rows
             for edge in self._edges:
                 edge.forget(root.emissions)
         key = root.emissions[0]
+        # A root that was hedged under an earlier rule, or is complete, stays unknown to this hedger.
         if key in self._pending or not (root.complete_ns or root.hedges):
             self._pending[key] = root
             self._hedger.emitted(key, now_ns)

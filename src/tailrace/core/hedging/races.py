@@ -1,6 +1,6 @@
-"""Races: several incarnations of one root are under way, because the root was late. The first to be complete wins.
+"""Races: several emissions of one root are under way, because the root was late. The first to be complete wins.
 
-A hedge is an emission like any other, with registers of its own: any incarnation may complete its root and make it
+A hedge is an emission like any other, with registers of its own: any emission may complete its root and make it
 durable, and a committing sink drops the copies of a row that come later. Its number tells which
 emission it races (``tailrace.core.emissions``).
 
@@ -10,8 +10,8 @@ its sender (``runtime/execution/sender.py``) passes it to its own worker and to 
 (``runtime/links/cancellations.py``); each worker keeps it in ``CancelledEmissions``, where tasks look before they run
 a bundle (``Task.throw_away`` in ``core/tasks/base.py``). A call that runs already is not interrupted.
 
-Law: an incarnation is cancelled only if another of the same race is complete, and recovery has not re-emitted the root
-since. An incarnation from before a loss may be complete and never become durable; then only the re-emitted one can.
+Law: an emission is cancelled only if another of the same race is complete, and recovery has not re-emitted the root
+since. An emission from before a loss may be complete and never become durable; then only the re-emitted one can.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HedgeRaces:
         self._ledger = ledger
         self._counters = counters
         self._cancels = cancels  # emissions to be cancelled; the runtime sends and empties it
-        self._uncancelled: set[Root] = set()  # roots whose hedging rule lets all incarnations run
+        self._uncancelled: set[Root] = set()  # roots whose hedging rule lets all emissions run
 
     def hedge(self, root: Root, cancels: bool) -> int:
         """Register a hedge of a root. ``cancels``: the losers of its race are cancelled. Returns the emission
@@ -41,7 +41,7 @@ class HedgeRaces:
     def completed(self, root: Root) -> bool:
         """A hedged root is complete: count its hedges, and cancel the losers. Returns whether a hedge has won.
 
-        An incarnation from before the last re-emission is not part of the race, and its completion cancels nothing.
+        An emission from before the last recovery is not part of the race, and its completion cancels nothing.
         """
         winner, newest = self._ledger.completed_by(root), root.emissions[-1]
         hedge = is_hedge(winner)

@@ -135,7 +135,7 @@ class Coordinator:
     _renew_at_ns: int | None = None  # a new version of the membership is due, not before this time
     barrier: int = 0  # the newest; a source that has passed it has passed all before
     _passed: dict[int, int] = field(default_factory=dict)  # source task -> the newest barrier it has passed
-    _reach: dict[int, int] = field(default_factory=dict)  # by split: how far it has been read, by any epoch
+    _read_to: dict[int, int] = field(default_factory=dict)  # by split: how far it has been read, by any epoch
     _flushed_ns: int = 0
     _leaving_since_ns: int = 0
 
@@ -169,7 +169,7 @@ class Coordinator:
                 return [*self._announce(), *self._what_it_missed(message, worker)]
             case Applied():
                 worker.applied = message.version
-                self._reached(message.seen)
+                self._note_read_to(message.seen)
                 return self._recover_if_due(now_ns)
             case LinkLost():
                 if message.peer_epoch < self._table[message.peer].epoch:
@@ -181,14 +181,14 @@ class Coordinator:
                 self._schedule_renewal(now_ns)
                 return self._renew_if_due(now_ns)
             case Prefixes():
-                self._reached(message.reach)
+                self._note_read_to(message.reach)
                 return self._commit(message)
             case Passed():
                 self._passed[message.task] = max(message.barrier, self._passed.get(message.task, 0))
                 return []
             case SourceReport():
                 self._sources[message.task] = _Source(message.settled, message.wants_commit, message.quiet)
-                self._reached(message.reach)
+                self._note_read_to(message.reach)
                 return self._leave_if_settled(now_ns)
             case Failed():
                 return self.fail(message.error, now_ns)
@@ -399,13 +399,13 @@ class Coordinator:
         else:
             self.recoveries += 1
         again = self._broadcast(Barrier(self.barrier)) if self.barrier and not self.passed(self.barrier) else []
-        ahead = {split: offset for split, offset in self._reach.items() if offset > self.positions[split].offset}
+        ahead = {split: offset for split, offset in self._read_to.items() if offset > self.positions[split].offset}
         return [*self._broadcast(Recover(ahead)), *again]
 
-    def _reached(self, offsets: Mapping[int, int]) -> None:
+    def _note_read_to(self, offsets: Mapping[int, int]) -> None:
         """Splits have been read this far. A source that drains must not stop before it."""
         for split, offset in offsets.items():
-            self._reach[split] = max(offset, self._reach.get(split, 0))
+            self._read_to[split] = max(offset, self._read_to.get(split, 0))
 
     # -- renewal
 
@@ -488,6 +488,10 @@ class Coordinator:
 
     def restarts_of(self, worker: int) -> int:
         return self._table[worker].deaths.total
+
+    def settled(self, sources: Iterable[int]) -> bool:
+        """Whether these sources will read no more, and all they have read is durable and committed."""
+        return all(self._sources[task].settled for task in sources)
 
     @property
     def version(self) -> int:

@@ -22,7 +22,7 @@ MAX_BUNDLE = 64
 """The most tuples in one bundle. A call that emits more makes several bundles: a receiver's queue is bounded in
 bundles, and the results of a bundle leave a task only when all its tuples have been run."""
 
-PROOF = 16
+KEY_TRIALS = 16
 """The first bundles of an edge have their keys computed even if there is only one task: a key function that fails
 should fail in a test with one task too."""
 
@@ -102,8 +102,8 @@ class LaneEdge(OutEdge):
         self._new_id: Callable[[int], int] = rng.getrandbits
         self._choose = self._by_lineage if edge.by_lineage else chooser.choose_many if chooser else None
         self.unroutable: Unroutable = _raise
-        self._unproven = PROOF if getattr(edge.grouping, "key", None) is not None else 0
-        self._one_lane = len(lanes) == 1 and not self._unproven
+        self._key_trials_left = KEY_TRIALS if getattr(edge.grouping, "key", None) is not None else 0
+        self._one_lane = len(lanes) == 1 and not self._key_trials_left
 
     def send(
         self,
@@ -133,10 +133,10 @@ class LaneEdge(OutEdge):
             choices = self._choose(lineages if self.edge.by_lineage else values)  # type: ignore[arg-type]
         except CAUGHT as error:
             return self._send_routable(emission, split, offset, values, parents, indices, error)
-        if self._unproven and len(self.lanes) == 1:
-            self._unproven -= 1
-            self._one_lane = not self._unproven
-            choices = [0 if choice == ALL else choice for choice in choices]  # lineages as after the proof
+        if self._key_trials_left and len(self.lanes) == 1:
+            self._key_trials_left -= 1
+            self._one_lane = not self._key_trials_left
+            choices = [0 if choice == ALL else choice for choice in choices]  # lineages stay those of one lane
         if len(values) == 1 and choices[0] != ALL:
             ack = self._new_id(64)
             self.lanes[choices[0]].bundles.append((emission, split, offset, ack, lineages, values, None, None))
@@ -171,7 +171,7 @@ class LaneEdge(OutEdge):
         return acks
 
     def _by_lineage(self, lineages: Sequence[int]) -> list[int]:
-        """Choose by lineage: two incarnations of a tuple must meet in the same task of a committing sink."""
+        """Choose by lineage: two emissions of a tuple must meet in the same task of a committing sink."""
         tasks = len(self.lanes)
         return [(lineage >> LINEAGE_SHIFT) % tasks for lineage in lineages]
 

@@ -42,10 +42,10 @@ class Grouping(Protocol):
     and a keyed grouping's chooser sends equal keys to the same task whatever its seed and its past.
     ``tailrace.testing.check_grouping`` checks it.
 
-    The engine does not always ask: an edge into a committing sink goes by lineage, and the roots of a source take turns
-    on a shuffled edge (``core/routing/router.py``). A grouping may have an attribute ``key``, a function of the tuple:
-    the engine then calls the chooser for the first tuples even if there is only one task, so that a key function that
-    fails does so early. The name ``"broadcast"`` is reserved.
+    The engine does not always ask: an edge into a committing sink goes by lineage, unless its grouping is ``keyed``,
+    and the roots of a source take turns on a shuffled edge (``core/routing/router.py``). A grouping may have an
+    attribute ``key``, a function of the tuple: the engine then calls the chooser for the first tuples even if there is
+    only one task, so that a key function that fails does so early. The name ``"broadcast"`` is reserved.
 
     Example:
         >>> class LengthChooser:
@@ -67,6 +67,8 @@ class Grouping(Protocol):
     def name(self) -> str: ...
 
     @property
-    def keyed(self) -> bool: ...
+    def keyed(self) -> bool:
+        """Whether equal keys always meet in one task. ``partial_key`` has a ``key`` and is not keyed: it has two."""
+        ...
 
     def bind(self, tasks: int, rng: Random) -> Chooser: ...

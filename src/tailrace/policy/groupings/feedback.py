@@ -1,26 +1,26 @@
 """Load-aware groupings: a chooser at each sender, a receiver at each task, and feedback messages between them.
 
 Choosers derive from ``FeedbackChooser`` and receivers from ``Receiver``, which have defaults for all that a grouping
-does not need. Neither sends anything itself. A driver (the runtime, or a simulator) carries tuples and messages, in
+does not need. Neither sends anything itself. The engine (the runtime, or a simulator) carries tuples and messages, in
 order between any two tasks, and calls the two sides as follows.
 
 At a sender: ``tick(now_ns)``, then ``choose_many(values)``. A tuple whose choice is ``HELD`` joins the end of the
 sender's held queue. If the choice is ``FIRST - task`` the tuple joins that queue too, and the first tuple of the queue
-goes to that task. ``hear`` returns tasks, one for each tuple that now leaves the front of the held queue; the driver
+goes to that task. ``hear`` returns tasks, one for each tuple that now leaves the front of the held queue; the engine
 reads this iterable at once and to its end, since choices may be made as they are read. After either call ``attached``
 holds messages that travel with tuples, by position in the list just returned, and ``outbox`` holds messages that travel
-alone. The driver empties both.
+alone. The engine empties both.
 
 At a task: ``received`` when a tuple enters the queue; ``executed`` after it has run, with its duration and how many
-tuples are still queued; or ``dropped`` if it is thrown away because a hedge completed first. Each gets the message that
-was attached to the tuple. Tuples of one sender that arrived or ran one after the other, without attached messages, may
-be reported together, by ``received_many`` and ``executed_many``. ``hear`` is for messages that travelled alone. After
-any of these, and once after ``bind_receiver``, the driver empties ``outbox``.
+tuples are still queued; or ``dropped`` if it is thrown away because another emission of its root was complete first.
+Each gets the message that was attached to the tuple. Tuples of one sender that arrived or ran one after the other,
+without attached messages, may be reported together, by ``received_many`` and ``executed_many``. ``hear`` is for
+messages that travelled alone. After any of these, and once after ``bind_receiver``, the engine empties ``outbox``.
 
 A task may report late: while it runs a tuple it calls nothing, and afterwards first what has arrived meanwhile, then
-what has run. Before that the driver sets ``late_ns``.
+what has run. Before that the engine sets ``late_ns``.
 
-After a possible loss of tuples or messages the driver binds new choosers and receivers for the whole edge, offers them
+After a possible loss of tuples or messages the engine binds new choosers and receivers for the whole edge, offers them
 the held tuples, and carries nothing from the old ones to the new ones.
 
 Where several tasks share one queue, the receiver of the task that the sender *chose* is told, whichever task ran it.

@@ -89,7 +89,7 @@ class TimedHedger:
 
     def due(self, now_ns: int) -> Sequence[int]:
         due: list[int] = []
-        for hedges in self._again():
+        for hedges in self._hedge_counts():
             while now_ns - self.pending.since_ns(hedges) > self.timeout_ns and self.budget.affords():
                 if not self.admits(self.pending.oldest(hedges)):
                     return due
@@ -101,7 +101,7 @@ class TimedHedger:
         """Whether a hedge of this root can be made now; if not, no other is tried until later. For subclasses."""
         return True
 
-    def _again(self) -> range:
+    def _hedge_counts(self) -> range:
         """The numbers of hedges that a root may have and still get one more."""
         return range(MOST_HEDGES if self.budget.lucky() else 1)
 
@@ -109,7 +109,7 @@ class TimedHedger:
         return HedgerState(None if self.timeout_ns == UNSEEN else int(self.timeout_ns), self.budget.left())
 
     def next_ns(self) -> float:
-        return min(map(self.pending.since_ns, self._again())) + self.timeout_ns + 1
+        return min(map(self.pending.since_ns, self._hedge_counts())) + self.timeout_ns + 1
 
     def wake_ns(self) -> int | None:
         next_ns = self.next_ns()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from tailrace.clock import SECOND_NS
 from tailrace.connector import CommittingWriter, Entry, SinkContext
 from tailrace.errors import shorten
 from tailrace.runtime.connectors.commits.files import PartFiles, absolute, check_roll
+from tailrace.runtime.connectors.commits.witness import Entered, Witness, open_part_files
 
 # One encoder for all rows: json.dumps would make one for each. NaN and infinity are not JSON, and most readers fail.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
@@ -24,10 +25,17 @@ class JsonlSink:
     path: Path
     roll_ns: int
     roll_bytes: int
+    format: str = "jsonl"
+    schema: Any | None = None
     committing: bool = True
+    witness: Witness = field(default_factory=Witness, repr=False, compare=False)
 
     def open(self, context: SinkContext) -> CommittingWriter[Any]:
-        return JsonlWriter(self, PartFiles(self.path, "jsonl", context))
+        return JsonlWriter(self, open_part_files(self.path, "jsonl", context))
+
+    def on_message(self, task: int, epoch: int, message: Entered) -> list[Entered]:
+        """Called on the driver: a task has opened the folder."""
+        return self.witness.entered(self.path, message)
 
 
 class JsonlWriter:

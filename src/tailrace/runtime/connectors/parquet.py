@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from tailrace.clock import SECOND_NS
 from tailrace.connector import CommittingWriter, Entry, SinkContext
 from tailrace.errors import OptionError, TailraceError, did_you_mean, shorten
 from tailrace.runtime.connectors.commits.files import PartFiles, absolute, check_roll
+from tailrace.runtime.connectors.commits.witness import Entered, Witness, open_part_files
 from tailrace.runtime.connectors.schemas.agreement import Agreement
 from tailrace.runtime.connectors.schemas.columns import Columns
 from tailrace.runtime.connectors.schemas.ddl import check_names, parse_ddl
@@ -31,10 +32,16 @@ class ParquetSink:
     roll_rows: int
     roll_bytes: int
     compression: str
+    format: str = "parquet"
     committing: bool = True
+    witness: Witness = field(default_factory=Witness, repr=False, compare=False)
 
     def open(self, context: SinkContext) -> CommittingWriter[Any]:
-        return ParquetWriter(self, PartFiles(self.path, "parquet", context))
+        return ParquetWriter(self, open_part_files(self.path, "parquet", context))
+
+    def on_message(self, task: int, epoch: int, message: Entered) -> list[Entered]:
+        """Called on the driver: a task has opened the folder."""
+        return self.witness.entered(self.path, message)
 
 
 class ParquetWriter:

@@ -6,7 +6,6 @@ The folder holds one small JSON file, which is replaced atomically, and a lock f
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
 import uuid
@@ -17,7 +16,8 @@ from typing import IO, Any
 from tailrace.core.plan.plan import Plan
 from tailrace.core.protocol.messages import Position
 from tailrace.errors import OptionError
-from tailrace.runtime.connectors.commits.disk import make_directory, sync_directory, write_file
+from tailrace.runtime.connectors.commits.disk import make_directory, replace_file
+from tailrace.runtime.driver.folder_lock import lock_folder
 from tailrace.topology import Role
 
 VERSION = 1
@@ -37,7 +37,9 @@ class Checkpoint:
         if self._folder is not None:
             try:
                 make_directory(self._folder)
-                self._lock = self._take_lock(self._folder)
+                self._lock = lock_folder(
+                    self._folder, f"checkpoint is in use: checkpoint={self._folder}; does another run still go on?"
+                )
             except OSError as error:
                 raise OptionError(f"not a folder to write to: checkpoint={self._folder} cause={error}") from error
             try:
@@ -80,15 +82,6 @@ class Checkpoint:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-    def _take_lock(self, folder: Path) -> IO[bytes]:
-        lock = os.fdopen(os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "rb")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
-            raise OptionError(f"checkpoint is in use: checkpoint={folder}; does another run still go on?") from None
-        return lock
 
     def _load(self, path: Path) -> None:
         if not path.exists():
@@ -135,12 +128,7 @@ class Checkpoint:
             "next_epoch": self.next_epoch,
             "positions": {key: _store_position(position) for key, position in self._known.items()},
         }
-        path = self._folder / "checkpoint.json"
-        fresh = path.with_suffix(".new")
-        fresh.unlink(missing_ok=True)  # it may be a symbolic link to some other file
-        write_file(fresh, json.dumps(content).encode())
-        fresh.replace(path)
-        sync_directory(self._folder)
+        replace_file(self._folder / "checkpoint.json", json.dumps(content).encode())
 
 
 def _store_position(position: Position) -> dict[str, Any]:

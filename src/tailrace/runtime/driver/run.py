@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -19,9 +20,12 @@ from tailrace.core.protocol.coordinator import Phase
 from tailrace.errors import OptionError, TailraceError, headline, shorten
 from tailrace.policy.numbers import is_number
 from tailrace.policy.techniques import NODE, Tail, Techniques
+from tailrace.runtime.connectors.commits.files import part_pattern
 from tailrace.runtime.driver import at_exit
 from tailrace.runtime.driver.checkpoint import Checkpoint
+from tailrace.runtime.driver.file_sinks import TableReader, check_visible, choose_file_sink
 from tailrace.runtime.driver.host import Host
+from tailrace.runtime.driver.run_feeds import RunFeeds
 from tailrace.runtime.driver.run_journals import RunJournals
 from tailrace.runtime.driver.server import CoordinatorServer, Place
 from tailrace.runtime.driver.unfinished_work import describe_unfinished
@@ -41,10 +45,18 @@ KEPT = 100
 class HostedRun(Run):
     """A run whose coordinator is in this process. A ``Host`` provides its workers: on Spark or on this machine."""
 
-    def __init__(self, topology: Topology, options: RunSettings, host: Host, place: Place) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        options: RunSettings,
+        host: Host,
+        place: Place,
+        read_table: TableReader | None = None,
+    ) -> None:
         self.name = topology.name
         self.runId = str(uuid.uuid4())
         self._options = options
+        self._read_table = read_table
         plan = make_plan(topology, options.workers, name_all=options.record is not None)
         check_sharing(plan, options.tail.shared_queues)
         if options.record is not None:
@@ -58,22 +70,21 @@ class HostedRun(Run):
         _warn_of_unhedged_sources(plan, options.tail)
         self._link_scope = options.link_scope
         _warn_of_useless_send_order(plan, options.tail, self._link_scope)
-        try:
+        with ExitStack() as undo:
+            undo.callback(checkpoint.close)
             self._journals = RunJournals(plan)
-        except BaseException:
-            checkpoint.close()
-            raise
-        try:
+            undo.callback(self._journals.release, finished=False)
+            self._feeds = RunFeeds(plan, checkpoint.positions(), self.id)
+            undo.callback(self._feeds.close)
+            self._feeds.start()
             self._server = CoordinatorServer(self._journals.plan, options, host, checkpoint, self.runId, place)
-        except BaseException:
-            self._journals.release(finished=False)
-            checkpoint.close()
-            raise
+            undo.pop_all()  # the run releases all that when it ends
         self._recent: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._ended = threading.Event()  # the run is over and its last progress has been appended
         self._switching = threading.Lock()
         self._error_seen = False
         self._server.start()
+        self._feeds.join(self._server)
         at_exit.remember(self)
         threading.Thread(target=self._report, name="tailrace-progress", daemon=True).start()
 
@@ -125,9 +136,12 @@ class HostedRun(Run):
         try:
             if warning is not None:
                 logger.warning("%s", warning)
+            deadline = None if timeout is None else time.monotonic() + timeout
+            drained = self._feeds.drain(self._ended, timeout)
             begun = self._server.phase is not Phase.STARTING
-            self._server.drain()
-            drained = wait_for(self._ended, timeout)
+            if drained:
+                self._server.drain()
+                drained = wait_for(self._ended, None if deadline is None else max(0.0, deadline - time.monotonic()))
         except KeyboardInterrupt:
             self._give_up("interrupted=True")
             raise
@@ -210,6 +224,13 @@ class HostedRun(Run):
     def workerPids(self) -> dict[int, int]:
         return self._server.pids()
 
+    def table(self, spark: Any = None, sink: str | None = None, *, schema: Any = None) -> Any:
+        chosen = choose_file_sink(self._server.plan, sink)
+        check_visible(chosen, self.id, self.lastProgress)
+        assert self._read_table is not None, "a run of Topology.run can read tables"
+        body = chosen.operator.body
+        return self._read_table(spark, body, part_pattern(chosen.name, self.id, body.format), schema)
+
     def __enter__(self) -> Self:
         return self
 
@@ -228,7 +249,7 @@ class HostedRun(Run):
         if not self.isActive:
             state = "finished" if error is None else f"failed: {headline(error)}"
         else:
-            state = str(last.get("status", self._server.phase.value))
+            state = self._feeds.status(str(last.get("status", self._server.phase.value)))
         lost = ", ".join(last.get("stateLost", ()))
         return f"{state}; state lost: {lost}" if lost else state
 
@@ -239,12 +260,15 @@ class HostedRun(Run):
                 ended = self._server.wait(PROGRESS_S)
                 error = self._server.error
                 cause = None if error is None else headline(error)
-                self._recent.append({**self._server.progress(), "error": cause})
+                progress = self._server.progress()
+                status = self._feeds.status(progress["status"])
+                self._recent.append({**progress, "status": status, "error": cause, "queries": self._feeds.progress()})
                 self._journals.warn_of_hosts(
                     [worker["host"] for worker in self._recent[-1]["workers"] if worker["host"]]
                 )
         finally:
             self._server.wait(None)
+            self._feeds.close()
             self._journals.release(finished=self._server.error is None)
             self._ended.set()
             if self._server.error is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -166,6 +166,10 @@ class CoordinatorServer:
     @property
     def phase(self) -> core.Phase:
         return self._core.phase
+
+    def has_settled(self, sources: Collection[int]) -> bool:
+        """Whether these source tasks will read no more, and all they have read is durable."""
+        return self._core.settled(sources)
 
     @property
     def recoveries(self) -> int:

@@ -13,6 +13,7 @@ from tailrace.runtime.calls.limit_server import LimitAddress, limit_address
 from tailrace.runtime.driver.run_journals import warn_of_local_journal
 from tailrace.spark.calls.caller import TaskCalls, owner_of
 from tailrace.spark.run import configuration, place_of
+from tailrace.spark.shared_folder import hosts_of
 from tailrace.spark.slots import total_slots
 
 READ_ON_CONNECT = (
@@ -56,14 +57,8 @@ def _find_journal(session: Any, name: str, options: Calls) -> Path | None:
     if is_connect(session):
         return Path(options.journal)
     folder = prepare_journal(options.journal, owner_of(name))
-    warn_of_local_journal(folder, _hosts(session))
+    warn_of_local_journal(folder, len(hosts_of(session)))
     return folder
-
-
-def _hosts(session: Any) -> int:
-    """How many machines the application has now: those of its executors, and the driver's."""
-    places = str(session.sparkContext._jsc.sc().getExecutorMemoryStatus().keySet().mkString(",")).split(",")
-    return len({place.rpartition(":")[0] for place in places})
 
 
 def _slots(conf: dict[str, str]) -> int:

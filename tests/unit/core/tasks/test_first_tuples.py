@@ -11,7 +11,7 @@ import pytest
 import tailrace as tr
 from tailrace.core.bundles import LINEAGES
 from tailrace.core.plan.planner import make_plan
-from tailrace.core.routing.router import PROOF, Lane, LaneEdge
+from tailrace.core.routing.router import KEY_TRIALS, Lane, LaneEdge
 from tailrace.core.tasks.empty_results import ENOUGH, EmptyResults
 from tailrace.core.tasks.stages import MapStage, Wiring
 from tailrace.metrics.counters import TaskCounters
@@ -85,10 +85,10 @@ def test_a_key_is_worked_out_even_for_a_single_task(grouping: Any) -> None:
 def test_only_the_first_keys_are_worked_out_for_a_single_task() -> None:
     asked: list[Any] = []
     out = keyed_out(tr.fields(lambda row: asked.append(row) or 1))
-    for offset in range(3 * PROOF):
+    for offset in range(3 * KEY_TRIALS):
         out.send(1, 0, offset, [offset], None, None)
-    assert asked == list(range(PROOF))
-    assert [bundle[5] for bundle in out.lanes[0].bundles] == [[offset] for offset in range(3 * PROOF)]
+    assert asked == list(range(KEY_TRIALS))
+    assert [bundle[5] for bundle in out.lanes[0].bundles] == [[offset] for offset in range(3 * KEY_TRIALS)]
 
 
 class EveryTask:
@@ -114,7 +114,7 @@ def test_a_tuple_has_one_lineage_before_and_after_the_first_ones() -> None:
     rows.sink("out", tr.to_jsonl("folder"))
     edge = next(edge for edge in make_plan(topology, 1).edges if edge.grouping.name == "every_task")
     out = LaneEdge(replace(edge, lineages=True), [Lane(0, 1)], edge.grouping.bind(1, Random(1)), Random(1))
-    for _ in range(2 * PROOF):
+    for _ in range(2 * KEY_TRIALS):
         out.send(1, 0, 5, ["same"], [77], None)
     assert len({tuple(bundle[LINEAGES]) for bundle in out.lanes[0].bundles}) == 1
 

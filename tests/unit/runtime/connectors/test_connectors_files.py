@@ -247,13 +247,44 @@ def test_a_damaged_manifest_stops_the_recovery(tmp_path: Path) -> None:
         to_jsonl(tmp_path).open(context(2)).recover({})
 
 
-def test_a_file_that_a_reader_moved_away_stays_committed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    commit(to_jsonl(tmp_path).open(context()), 1)
-    (part,) = tmp_path.glob("part-*")
-    part.unlink()
-    with caplog.at_level(logging.WARNING):
-        assert offsets(to_jsonl(tmp_path).open(context(2)).recover({})) == [1]
-    assert f"committed file is gone: file={part}" in caplog.text
+def test_files_that_a_reader_deletes_stay_committed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    writer = to_jsonl(tmp_path).open(context())
+    for offset in range(3):
+        commit(writer, offset)
+    first, second, _ = sorted(tmp_path.glob("part-*"))
+    first.unlink()
+    second.unlink()
+    for epoch in (2, 3):  # a recovery writes nothing a second time, and neither does that after it
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            assert offsets(to_jsonl(tmp_path).open(context(epoch)).recover({})) == [0, 1, 2]
+        assert visible(tmp_path) == [2]
+        assert [record.getMessage() for record in caplog.records] == [
+            f"committed files are gone: directory={tmp_path} files=2 first={first.name}: their rows do not come again; "
+            "has a reader moved or deleted them, such as one with clean=True?"
+        ]
+
+
+def test_a_file_that_a_successor_has_finished_and_a_reader_deleted_does_not_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer stands still between the two renames of a commit, while all that happens."""
+    slow = to_jsonl(tmp_path).open(context(1))
+    sync = files.sync_directory
+
+    def stand_still(directory: Path) -> None:
+        sync(directory)
+        if directory.name == "manifests":
+            monkeypatch.setattr(files, "sync_directory", sync)
+            assert offsets(to_jsonl(tmp_path).open(context(2)).recover({})) == [1]
+            (part,) = tmp_path.glob("part-*")
+            part.unlink()
+
+    monkeypatch.setattr(files, "sync_directory", stand_still)
+    with pytest.raises(Fenced, match="a higher epoch has taken over"):
+        commit(slow, 1)
+    assert offsets(to_jsonl(tmp_path).open(context(3)).recover({})) == [1]
+    assert visible(tmp_path) == []
 
 
 def test_jobs_and_operators_do_not_meet_in_one_directory(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_new_folders_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.Mon
     synced: list[Path] = []
     monkeypatch.setattr(disk, "sync_directory", synced.append)
     Checkpoint(tmp_path / "a" / "b" / "c", plan()).close()
-    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "c"]
 
 
 def stateful(*names: str) -> Plan:

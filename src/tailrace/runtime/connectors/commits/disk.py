@@ -40,6 +40,15 @@ def make_directory(path: Path) -> None:
     sync_directory(path.parent)
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """Replace a small file as a whole, durably. There is one writer."""
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)  # it may be a symbolic link to some other file
+    write_file(fresh, data)
+    fresh.replace(path)
+    sync_directory(path.parent)
+
+
 def remove_tree(path: Path) -> None:
     """Delete a directory of plain files. Another process may delete it, or add to it, at the same time."""
     try:

@@ -41,8 +41,8 @@ class PartFiles:
         self._directory = directory
         self._extension = extension
         self._job_id = context.job_id
-        self._name = f"{_file_name(context.operator)}-{_job_name(context.job_id)}"
-        home = directory / "_tailrace" / self._name
+        self._name = _name_of(context.operator, context.job_id)
+        home = home_of(directory, context.operator, context.job_id)
         self._manifests = home / "manifests"
         self._staging = Staging(home / "staging", context.task, context.tasks, context.epoch, context.first_epoch)
         self._number = 0
@@ -57,6 +57,7 @@ class PartFiles:
         """See ``CommittingWriter.recover``. Entries are those of all tasks, whose number may have changed."""
         fenced = self._staging.shut_out()
         entries: list[Entry] = []
+        gone: list[str] = []
         finished = False
         for path in sorted(self._manifests.iterdir()):
             match = _NAME.fullmatch(path.name)
@@ -67,10 +68,21 @@ class PartFiles:
             self._staging.check([Place(task, epoch, False, path)])
             entries.extend(entry for entry in manifest.entries if entry.offset >= prefixes.get(entry.split, 0))
             if self._staging.owns(task):
-                finished |= self._finish(manifest, task, epoch, path)
+                if manifest.data is not None and self._finish(manifest.data, task, epoch):
+                    finished = True
+                elif manifest.data is not None:
+                    gone.append(manifest.data)
                 self._kept[path] = manifest.newest()
         if finished:
             sync_directory(self._directory)
+        if gone:  # a crash cannot cause this
+            _log.warning(
+                "committed files are gone: directory=%s files=%d first=%s: their rows do not come again; "
+                "has a reader moved or deleted them, such as one with clean=True?",
+                self._directory,
+                len(gone),
+                gone[0],
+            )
         self._staging.sweep(fenced)
         return entries
 
@@ -135,23 +147,19 @@ class PartFiles:
             )
         return manifest
 
-    def _finish(self, manifest: Manifest, task: int, epoch: int, path: Path) -> bool:
-        """Move a committed data file to its place, if its writer has not. True if there was something to do."""
-        if manifest.data is None:
-            return False
-        target = self._directory / manifest.data
+    def _finish(self, data: str, task: int, epoch: int) -> bool:
+        """Move a committed data file to its place, if its writer has not. False if it was removed after its commit."""
+        target = self._directory / data
         if target.exists():
             return True  # its writer may have died before syncing it
         for place in self._staging.places():
             if place.fenced and (place.task, place.epoch) == (task, epoch):
                 try:
-                    (place.path / manifest.data).rename(target)
+                    (place.path / data).rename(target)
                     return True
                 except FileNotFoundError:  # not in this one
                     continue
-        if not target.exists():  # a crash cannot cause this: the file was removed after its commit
-            _log.warning("committed file is gone: file=%s manifest=%s, did a reader move it away?", target, path)
-        return False
+        return target.exists()
 
 
 def absolute(path: str | Path) -> Path:
@@ -161,6 +169,20 @@ def absolute(path: str | Path) -> Path:
             f"not a folder: path={shorten(path)} type={type(path).__name__}, did you mean a string like 'out'?"
         )
     return Path(path).expanduser().absolute()
+
+
+def home_of(directory: Path, operator: str, job_id: str) -> Path:
+    """The folder of what a sink needs for its recovery."""
+    return directory / "_tailrace" / _name_of(operator, job_id)
+
+
+def part_pattern(operator: str, job_id: str, extension: str) -> str:
+    """What the names of a sink's data files match: those of this job, and of no other in the folder."""
+    return f"part-{_name_of(operator, job_id)}-{'[0-9]' * 5}-e*-*.{extension}"
+
+
+def _name_of(operator: str, job_id: str) -> str:
+    return f"{_file_name(operator)}-{_job_name(job_id)}"
 
 
 def _file_name(operator: str) -> str:

@@ -37,6 +37,15 @@ class Place(NamedTuple):
     path: Path
 
 
+def places_in(root: Path) -> list[Place]:
+    """The staging directories in ``root``, and the marks of runs."""
+    return [
+        Place(_RUN if match[1] == "run" else int(match[1]), int(match[2]), match[3] is not None, path)
+        for path in sorted(root.iterdir())
+        if (match := _NAME.fullmatch(path.name))
+    ]
+
+
 class Staging:
     """The staging directory of one task and epoch, among those of all others."""
 
@@ -87,11 +96,7 @@ class Staging:
         return task % self.tasks == self.task
 
     def places(self) -> list[Place]:
-        return [
-            Place(_RUN if match[1] == "run" else int(match[1]), int(match[2]), match[3] is not None, path)
-            for path in sorted(self.root.iterdir())
-            if (match := _NAME.fullmatch(path.name))
-        ]
+        return places_in(self.root)
 
     def shut_out(self) -> list[Place]:
         """Fence all predecessors, so that none of them can commit any more. Returns the fenced directories."""

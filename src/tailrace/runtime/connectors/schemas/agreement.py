@@ -148,8 +148,9 @@ class Agreement:
         return True
 
 
-def unfit(name: str, kind: Any, value: Any, row: Any) -> TypeError:
+def unfit(name: str, kind: Any, value: Any, row: Any, declared: bool = False) -> TypeError:
+    """The error of a value that does not fit its column, whose type was ``declared`` in a schema, or inferred."""
+    hint = "did you forget to convert it" + ("?" if declared else ", or to give to_parquet a schema?")
     return TypeError(
-        f"row does not fit the column: column={name} type={kind} value={shorten(value)} row={shorten(row)}, "
-        "did you forget to convert it, or to give to_parquet a schema?"
+        f"row does not fit the column: column={name} type={kind} value={shorten(value)} row={shorten(row)}, {hint}"
     )

@@ -71,15 +71,33 @@ def _loses(value: Any, kind: Any) -> bool:
         return isinstance(value, bool)
     if types.is_date(kind):
         return isinstance(value, dt.datetime) and value.time() != dt.time()
-    if types.is_struct(kind) and isinstance(value, dict):
-        fields = {field.name: field.type for field in kind}
-        return any(name not in fields or _loses(item, fields[name]) for name, item in value.items())
+    if types.is_struct(kind):
+        return _struct_loses(value, kind)
     if types.is_map(kind):
         items = value.values() if isinstance(value, dict) else (item for _, item in value)
-        return any(_loses(item, kind.item_type) for item in items)
+        return any(_part_loses(item, kind.item_field) for item in items)
     if types.is_list(kind) or types.is_large_list(kind):
-        return any(_loses(item, kind.value_type) for item in value)
+        return any(_part_loses(item, kind.value_field) for item in value)
     return False
+
+
+def _struct_loses(value: Any, kind: Any) -> bool:
+    """A tuple goes by place. A PySpark ``Row`` has names besides, which must be in the order of the type."""
+    if isinstance(value, dict):
+        if value.keys() - {field.name for field in kind}:
+            return True
+    elif isinstance(value, tuple):
+        names = [field.name for field in kind]
+        if list(getattr(value, "__fields__", names)) != names:
+            return True
+        value = dict(zip(names, value, strict=True))
+    else:
+        return False
+    return any(_part_loses(value.get(field.name), field) for field in kind)
+
+
+def _part_loses(value: Any, field: Any) -> bool:
+    return not field.nullable if value is None else _loses(value, field.type)
 
 
 def infer(value: Any) -> Any | None:

@@ -1,5 +1,7 @@
 """Turns rows into columns: dicts by name, tuples by position (``_1``, ``_2``, …), anything else as ``value``.
 
+PySpark's ``Row`` is a tuple whose values may have names, which then say which column is which.
+
 Each row is checked when it is written, so that a bad row is refused by itself and commits do not fail. Without a schema
 the columns are those that all writers of the folder agree on; columns with only None are left out.
 """
@@ -60,7 +62,8 @@ class Columns:
             column = self._columns.get(name)
             if column is None or not column.takes(value):
                 if self._agreement is None or (column is not None and column.settled):
-                    raise unfit(name, None if column is None else column.kind, value, row)
+                    declared = self._agreement is None
+                    raise unfit(name, None if column is None else column.kind, value, row, declared)
                 new[name] = value
         if new and self._agreement is not None:
             self._agreement.learn(new, row)
@@ -84,6 +87,7 @@ class Shape:
         self._places: list[str] = [] if schema is None else schema.names  # columns of tuples and plain values
         self._kind: type | None = None
         self._width = 0
+        self._named: Sequence[str] | None = None  # the names that the values of a Row have
 
     def check(self, row: Any) -> None:
         if self._kind is None:
@@ -92,7 +96,7 @@ class Shape:
             if isinstance(row, dict) and (self._names is None or row.keys() <= self._names):
                 return
         elif self._kind is tuple:
-            if isinstance(row, tuple) and len(row) == self._width:
+            if isinstance(row, tuple) and len(row) == self._width and _names_in(row) == self._named:
                 return
         elif not isinstance(row, (dict, tuple)):
             return
@@ -101,14 +105,23 @@ class Shape:
     def _first(self, row: Any) -> None:
         kind = next((kind for kind in (dict, tuple) if isinstance(row, kind)), object)
         width = len(row) if kind is tuple else 1
-        if (kind is not object and not row) or (
+        named = _names_in(row)
+        if named is not None:
+            if not self._names_fit(named):
+                raise self._misfit(row)
+            self._places = list(named)
+        elif (kind is not object and not row) or (
             kind is not dict and self._names is not None and width != len(self._names)
         ):
             raise self._misfit(row)
-        self._kind, self._width = kind, width
-        if self._names is None and kind is not dict:
+        self._kind, self._width, self._named = kind, width, named
+        if self._names is None and kind is not dict and named is None:
             fields = getattr(row, "_fields", None) or [f"_{n}" for n in range(1, width + 1)]
             self._places = list(fields) if kind is tuple else ["value"]
+
+    def _names_fit(self, named: Sequence[str]) -> bool:
+        once = len(set(named)) == len(named) > 0
+        return once and (self._names is None or self._names.issuperset(named))
 
     def cells(self, row: Any) -> Iterable[tuple[Any, Any]]:
         """Pairs of column name and value. The row must have passed ``check``."""
@@ -132,8 +145,15 @@ class Shape:
             detail = f"columns={sorted(self._names) if self._names is not None else 'none'}"
         else:
             names: dict[type, str] = {dict: "a dict", tuple: f"a tuple of {self._width}"}
+            if self._named is not None:
+                names[tuple] = f"a Row of {','.join(self._named)}"
             detail = f"expected={names.get(self._kind, 'a plain value')}"
         return TypeError(
             f"row does not fit: {detail} type={type(row).__name__} row={shorten(row)}, "
             "did you forget a map that gives all rows one shape?"
         )
+
+
+def _names_in(row: Any) -> Sequence[str] | None:
+    """The names of the values in a Row of PySpark, if they have any."""
+    return getattr(row, "__fields__", None) if isinstance(row, tuple) else None
