@@ -63,6 +63,7 @@ EXPECTED = {
             "calls that hang, hedged",
         )
     ],
+    "skewed_partition": [rf"{way}: 4,240,000 words in {NUMBER} s" for way in ("mapInPandas", "apply")],
     "sqlite_enrichment": [
         r"order 1: Ada",
         r"order 2: Grace",

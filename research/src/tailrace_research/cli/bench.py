@@ -22,8 +22,8 @@ from tailrace.cli.common import (
 )
 from tailrace.errors import OptionError
 
-DATAFRAME_TASKS = 2
-"""Slots of the session of ``bench dataframe``: the tasks of each query."""
+DATAFRAME_SLOTS = 8
+"""Slots of the session of ``bench dataframe``: as many tasks as the skewed row has."""
 
 
 @click.group()
@@ -170,7 +170,7 @@ def tail(
     "--only",
     multiple=True,
     metavar="NAME",
-    help="A row to measure: window, even, limit or journal. May be repeated.",
+    help="A row to measure: window, even, limit, journal or skewed. May be repeated.",
 )
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures here."
@@ -183,10 +183,17 @@ def tail(
     "--seconds", type=click.FloatRange(min=6), default=30.0, show_default=True, help="Of the row limit, at each rate."
 )
 @click.option(
+    "--skewed",
+    type=click.FloatRange(min=0.5),
+    default=35.0,
+    show_default=True,
+    help="Seconds for which the row skewed keeps all slots busy, at best.",
+)
+@click.option(
     "--plots",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Also draw the calls, into this folder.",
+    help="Also draw calls and rows, into this folder.",
 )
 def dataframe(
     only: tuple[str, ...],
@@ -196,9 +203,10 @@ def dataframe(
     rows: int,
     paid: int,
     seconds: float,
+    skewed: float,
     plots: Path | None,
 ) -> None:
-    """Slow, limited and paid calls in a Spark job, beside what one writes without Tailrace.
+    """Slow, limited and paid calls, and skewed rows in a Spark job, beside what one writes without Tailrace.
 
     \b
       tailrace bench dataframe --json figures.json
@@ -211,15 +219,15 @@ def dataframe(
 
     with errors_for_people():
         asked = chosen(ROWS, only)
-        sizes = DataFrameSizes(calls, rows, paid, seconds, repeats)
-        with common.session("spark", None, {}, DATAFRAME_TASKS) as spark:
+        sizes = DataFrameSizes(calls, rows, paid, seconds, repeats, skewed_s=skewed)
+        with common.session("spark", None, {}, DATAFRAME_SLOTS) as spark:
             result = run_dataframe_benchmark(asked, sizes, lambda line: click.echo(line, err=True), spark)
     click.echo(f"\n{render_table(asked, result)}")
     write_figures(json_file, result)
     if plots is not None:
         from tailrace_research.bench.dataframe.plots import draw
 
-        for path in draw(plots, sizes.begun_s):
+        for path in draw(plots, sizes.traces):
             click.echo(f"drawn: {path}")
 
 

@@ -1,1 +1,1 @@
-"""``bench dataframe``: slow, limited and paid calls in the middle of a Spark job, beside what Spark alone does."""
+"""``bench dataframe``: slow, limited and paid calls, and skewed rows in Spark jobs, beside plain Spark."""

@@ -48,7 +48,7 @@ def _measure(sizes: DataFrameSizes, side: str) -> Figures:
         rows = [line for part in (folder / "out").glob("part-*.jsonl") for line in part.read_text().splitlines()]
     if len(rows) != calls or len(set(rows)) != calls:
         raise TailraceError(f"rows differ from calls: rows={len(rows)} distinct={len(set(rows))} calls={calls}")
-    sizes.begun_s[f"journal_{side}"] = report["begun_s"]
+    sizes.traces[f"journal_{side}"] = report["begun_s"]
     made = sum(report["by_key"].values())
     return {f"journal_{side}_calls": float(made), f"journal_{side}_in_flight": float(in_flight)}
 

@@ -50,7 +50,7 @@ def _measure(rate: int, sizes: DataFrameSizes) -> Figures:
     with serving(behaviour) as service:
         _call(service, rate, sizes.seconds)
         report = service.report()
-    sizes.begun_s[f"limit_{rate}"] = report["begun_s"]
+    sizes.traces[f"limit_{rate}"] = report["begun_s"]
     lower = (from_s, from_s + REFUSING_S)
     excess, use = kept(report["begun_s"], rate, lower, REFUSED_ABOVE)
     return {

@@ -1,4 +1,4 @@
-"""Draws when calls began at the service: with and without a window, at a limit, with and without a journal."""
+"""Draws what the rows of ``bench dataframe`` measured: when calls began, when rows were done."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tailrace.chart import Chart, Point, Series, render_chart
-from tailrace_research.bench.dataframe import journal, limit, window
+from tailrace_research.bench.dataframe import journal, limit, skewed, window
 
 POINTS = 200  # of a line
 
 
-def draw(folder: Path, begun_s: Mapping[str, list[float]]) -> list[Path]:
+def draw(folder: Path, traces: Mapping[str, list[float]]) -> list[Path]:
     """Draw a chart for each row that was measured, of its last repeat. Returns the files."""
-    charts = {"window": _window(begun_s), "limit": _limit(begun_s), "journal": _journal(begun_s)}
+    drawers = {"window": _window, "limit": _limit, "journal": _journal, "skewed": _skewed}
+    charts = {name: drawer(traces) for name, drawer in drawers.items()}
     folder.mkdir(parents=True, exist_ok=True)
     drawn: list[Path] = []
     for name, chart in charts.items():
@@ -24,8 +25,8 @@ def draw(folder: Path, begun_s: Mapping[str, list[float]]) -> list[Path]:
     return drawn
 
 
-def _window(begun_s: Mapping[str, list[float]]) -> Chart | None:
-    found = {title: begun_s.get(f"window_{window.SMALL}_{side}", []) for side, title in window.SIDES.items()}
+def _window(traces: Mapping[str, list[float]]) -> Chart | None:
+    found = {title: traces.get(f"window_{window.SMALL}_{side}", []) for side, title in window.SIDES.items()}
     if not all(found.values()):
         return None
     lines = [Series(title, _made(moments)) for title, moments in found.items()]
@@ -34,9 +35,9 @@ def _window(begun_s: Mapping[str, list[float]]) -> Chart | None:
     )
 
 
-def _limit(begun_s: Mapping[str, list[float]]) -> Chart | None:
+def _limit(traces: Mapping[str, list[float]]) -> Chart | None:
     rate = limit.RATES[-1]
-    moments = begun_s.get(f"limit_{rate}", [])
+    moments = traces.get(f"limit_{rate}", [])
     if not moments:
         return None
     lines = [
@@ -47,19 +48,32 @@ def _limit(begun_s: Mapping[str, list[float]]) -> Chart | None:
     return Chart(title, "seconds", "calls/s", lines)
 
 
-def _journal(begun_s: Mapping[str, list[float]]) -> Chart | None:
-    found = {title: begun_s.get(f"journal_{side}", []) for side, title in journal.SIDES.items()}
+def _journal(traces: Mapping[str, list[float]]) -> Chart | None:
+    found = {title: traces.get(f"journal_{side}", []) for side, title in journal.SIDES.items()}
     if not all(found.values()):
         return None
     lines = [Series(title, _made(moments)) for title, moments in found.items()]
     return Chart("Paid calls, five workers and a driver killed", "seconds", "calls made", lines)
 
 
+def _skewed(traces: Mapping[str, list[float]]) -> Chart | None:
+    found = {title: traces.get(f"skewed_{side}", []) for side, title in skewed.SIDES.items()}
+    if not all(found.values()):
+        return None
+    lines = [Series(title, _counted(moments, 0.0)) for title, moments in found.items()]
+    title = f"Rows of a table that is clustered by what makes them slow, {skewed.SLOTS} slots"
+    return Chart(title, "seconds", "rows done", lines)
+
+
 def _made(moments: Sequence[float]) -> list[Point]:
-    """How many calls had begun by then."""
+    """How many calls had begun by then, since the first of them."""
+    return _counted(moments, moments[0])
+
+
+def _counted(moments: Sequence[float], since: float) -> list[Point]:
     step = max(1, len(moments) // POINTS)
-    made = [*range(0, len(moments), step), len(moments) - 1]
-    return [Point(moments[number] - moments[0], number + 1) for number in made]
+    counted = [*range(0, len(moments), step), len(moments) - 1]
+    return [Point(moments[number] - since, number + 1) for number in counted]
 
 
 def _by_second(moments: Sequence[float]) -> list[Point]:

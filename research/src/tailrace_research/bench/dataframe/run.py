@@ -1,4 +1,4 @@
-"""``bench dataframe``: calls that are slow, limited and paid for, with Tailrace and as one would write them without.
+"""``bench dataframe``: calls that are slow, limited and paid for, and rows that are, with Tailrace and without it.
 
 A *row* is one question, answered by contests that take turns. The plain side is tuned as if it were to win, and has the
 same concurrency.
@@ -27,7 +27,9 @@ class DataFrameSizes:
     paid: int = 2_000  # calls that a journal keeps
     seconds: float = 20.0  # of calls at a limit
     repeats: int = 3
-    begun_s: dict[str, list[float]] = field(default_factory=dict)  # filled: when calls began, by contest, for plots
+    skewed_rows: int = 20_000
+    skewed_s: float = 35.0  # for which they keep all slots busy
+    traces: dict[str, list[float]] = field(default_factory=dict)  # filled, for plots: when calls began, and the like
 
 
 @dataclass(frozen=True)

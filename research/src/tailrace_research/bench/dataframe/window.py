@@ -96,7 +96,7 @@ def _measure(spark: Any, sizes: DataFrameSizes, rows: int, side: str, numbers: c
             began_s = time.perf_counter()
             asked.write.format("noop").mode("overwrite").save()
             taken_s = time.perf_counter() - began_s
-            begun_s = sizes.begun_s[name] = service.report()["begun_s"]
+            begun_s = sizes.traces[name] = service.report()["begun_s"]
     finally:
         spark.conf.set(BATCH_CONF, before)
     found = observation.get
