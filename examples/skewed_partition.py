@@ -32,8 +32,8 @@ def with_pandas(documents: Any) -> Any:
 def with_tailrace(documents: Any) -> Any:
     topology = tr.Topology("documents")
     rows = topology.input("documents")
-    parsed = rows.map("parse", lambda row: parse(row["id"], row["pages"]), tasks=TASKS, grouping=tr.pull())
-    parsed.output("parsed")
+    shared: tr.OperatorOptions = {"tasks": TASKS, "kind": "blocking", "grouping": tr.pull()}
+    rows.map("parse", lambda row: parse(row["id"], row["pages"]), **shared).output("parsed")
     return topology.apply(documents, SCHEMA, workers=2)
 
 

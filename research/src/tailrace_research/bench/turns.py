@@ -17,6 +17,7 @@ from tailrace.errors import OptionError, did_you_mean
 
 Figures = dict[str, float]
 Named = TypeVar("Named", bound="HasName")
+Number = TypeVar("Number", int, float)
 Say = Callable[[str], None]
 
 
@@ -66,7 +67,7 @@ def summarise(samples: dict[str, list[float]]) -> dict[str, Any]:
     return {**medians, **{f"{key}_spread": values for key, values in samples.items()}}
 
 
-def percentile(ordered: Sequence[int], fraction: float) -> int:
+def percentile(ordered: Sequence[Number], fraction: float) -> Number:
     """The smallest value that at least ``fraction`` of all values do not exceed. ``ordered`` must not be empty."""
     rank = -int(-fraction * len(ordered) // 1)
     return ordered[max(rank, 1) - 1]

@@ -23,7 +23,7 @@ from tailrace.cli.common import (
 from tailrace.errors import OptionError
 
 DATAFRAME_SLOTS = 8
-"""Slots of the session of ``bench dataframe``: as many tasks as the skewed row has."""
+"""Slots of the session of ``bench dataframe``: as many tasks as the skewed row and the stream have."""
 
 
 @click.group()
@@ -170,7 +170,7 @@ def tail(
     "--only",
     multiple=True,
     metavar="NAME",
-    help="A row to measure: window, even, limit, journal or skewed. May be repeated.",
+    help="A row to measure: window, even, limit, journal, skewed or stream. May be repeated.",
 )
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures here."
@@ -190,6 +190,13 @@ def tail(
     help="Seconds for which the row skewed keeps all slots busy, at best.",
 )
 @click.option(
+    "--streamed",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    help="Seconds of the row stream, at each trigger.",
+)
+@click.option(
     "--plots",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
@@ -204,9 +211,10 @@ def dataframe(
     paid: int,
     seconds: float,
     skewed: float,
+    streamed: float,
     plots: Path | None,
 ) -> None:
-    """Slow, limited and paid calls, and skewed rows in a Spark job, beside what one writes without Tailrace.
+    """Slow, limited and paid calls, skewed rows and streams in a Spark job, beside what one writes without Tailrace.
 
     \b
       tailrace bench dataframe --json figures.json
@@ -219,7 +227,7 @@ def dataframe(
 
     with errors_for_people():
         asked = chosen(ROWS, only)
-        sizes = DataFrameSizes(calls, rows, paid, seconds, repeats, skewed_s=skewed)
+        sizes = DataFrameSizes(calls, rows, paid, seconds, repeats, skewed_s=skewed, streamed_s=streamed)
         with common.session("spark", None, {}, DATAFRAME_SLOTS) as spark:
             result = run_dataframe_benchmark(asked, sizes, lambda line: click.echo(line, err=True), spark)
     click.echo(f"\n{render_table(asked, result)}")

@@ -1,1 +1,1 @@
-"""``bench dataframe``: slow, limited and paid calls, and skewed rows in Spark jobs, beside plain Spark."""
+"""``bench dataframe``: slow, limited and paid calls, skewed rows and streams in Spark jobs, beside plain Spark."""

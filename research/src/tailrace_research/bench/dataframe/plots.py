@@ -1,4 +1,4 @@
-"""Draws what the rows of ``bench dataframe`` measured: when calls began, when rows were done."""
+"""Draws what the rows of ``bench dataframe`` measured: when calls began, when rows were done, how late they were."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tailrace.chart import Chart, Point, Series, render_chart
-from tailrace_research.bench.dataframe import journal, limit, skewed, window
+from tailrace_research.bench.dataframe import arrivals, journal, limit, skewed, stream, window
+from tailrace_research.bench.turns import percentile
 
 POINTS = 200  # of a line
+SHOWN_S = 20.0  # of a stream
 
 
 def draw(folder: Path, traces: Mapping[str, list[float]]) -> list[Path]:
     """Draw a chart for each row that was measured, of its last repeat. Returns the files."""
-    drawers = {"window": _window, "limit": _limit, "journal": _journal, "skewed": _skewed}
+    drawers = {"window": _window, "limit": _limit, "journal": _journal, "skewed": _skewed, "stream": _stream}
     charts = {name: drawer(traces) for name, drawer in drawers.items()}
     folder.mkdir(parents=True, exist_ok=True)
     drawn: list[Path] = []
@@ -63,6 +65,21 @@ def _skewed(traces: Mapping[str, list[float]]) -> Chart | None:
     lines = [Series(title, _counted(moments, 0.0)) for title, moments in found.items()]
     title = f"Rows of a table that is clustered by what makes them slow, {skewed.SLOTS} slots"
     return Chart(title, "seconds", "rows done", lines)
+
+
+def _stream(traces: Mapping[str, list[float]]) -> Chart | None:
+    """The query at its best, and Tailrace."""
+    late_s = {side: traces.get(f"stream_{side}_late_s", []) for side in stream.SIDES}
+    if not all(late_s.values()):
+        return None
+    best = min(stream.QUERIES, key=lambda side: percentile(sorted(late_s[side]), 0.99))
+    lines = []
+    for side in (best, stream.OURS):
+        moments = zip(traces[f"stream_{side}_due_s"], late_s[side], strict=True)
+        shown = [Point(due_s, waited_s) for due_s, waited_s in moments if due_s <= SHOWN_S]
+        lines.append(Series(stream.SIDES[side], shown[:: max(1, len(shown) // POINTS)]))
+    title = f"When rows that are not slow can be read: {stream.RATE} rows/s, 1% are {arrivals.SLOW_TIMES} times slower"
+    return Chart(title, "seconds", "seconds after arrival", lines)
 
 
 def _made(moments: Sequence[float]) -> list[Point]:

@@ -29,6 +29,7 @@ class DataFrameSizes:
     repeats: int = 3
     skewed_rows: int = 20_000
     skewed_s: float = 35.0  # for which they keep all slots busy
+    streamed_s: float = 60.0  # at each trigger, after the warm-up
     traces: dict[str, list[float]] = field(default_factory=dict)  # filled, for plots: when calls began, and the like
 
 
