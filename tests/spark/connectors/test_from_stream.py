@@ -74,6 +74,11 @@ def n_of(values: list[Any]) -> list[int]:
     return [value["n"] for value in values]
 
 
+def query_of(run: Any) -> dict[str, Any]:
+    """The newest progress of the query; empty if there is none yet."""
+    return ((run.lastProgress or {}).get("queries") or {}).get("rows") or {}
+
+
 def files_in(folder: Path, pattern: str) -> list[str]:
     return sorted(path.name for path in folder.glob(pattern))
 
@@ -267,7 +272,7 @@ def test_a_query_is_held_back_while_many_rows_wait(spark: SparkSession, numbers:
         wait_until(lambda: len(files_in(tmp_path / "handover", "batches/batch-*")) == 3, 60, "three batches")
         time.sleep(1)
         assert len(files_in(tmp_path / "handover", "batches/batch-*")) == 3
-        wait_until(lambda: run.lastProgress["queries"]["rows"]["waitingRows"] == 300, 30, "progress to say so")
+        wait_until(lambda: query_of(run).get("waitingRows") == 300, 30, "progress to say so")
         (tmp_path / "go").touch()
         wait_until(lambda: len(out.values) == numbers.rows, 60, "all rows")
         assert len(files_in(tmp_path / "handover", "batches/batch-*")) < 10, "what is durable is deleted on the way"
