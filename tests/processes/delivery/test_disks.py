@@ -12,7 +12,7 @@ import tailrace as tr
 from kit.runs import read_jsonl, row
 from tailrace.runtime.driver.host import SubprocessHost
 from tailrace.runtime.driver.run import HostedRun
-from tailrace.runtime.driver.server import LOOPBACK
+from tailrace.runtime.listening import LOOPBACK
 from tailrace.runtime.options import RunSettings
 
 NO_MOUNTS = os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode
