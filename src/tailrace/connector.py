@@ -255,7 +255,8 @@ class SinkContext:
         tasks: how many tasks the sink has.
         epoch: which start of the worker this is. Each has a higher one than all before.
         job_id: the same for all runs that resume one checkpoint.
-        call_driver: called as ``(operator, message)``, sends it to the sink's half on the driver and returns the reply.
+        call_driver: called as ``(operator, message)``, sends it to the sink's half on the driver and returns the reply;
+            None if the sink has no such half.
         first_epoch: the first epoch of this run: lower ones belong to earlier runs of the job. 0: this epoch.
 
     Example:

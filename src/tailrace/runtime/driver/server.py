@@ -387,7 +387,9 @@ class CoordinatorServer:
                 if epoch != self._core.epoch_of(worker):
                     raise Fenced(f"a higher epoch has taken over: worker={worker} epoch={epoch}")
                 sink: DriverSink = next(op for op in self.plan.operators if op.name == call.operator).operator.body
-                reply = SinkReply(call.call, sink.on_message(call.task, epoch, call.message), None)
+                # A sink of the user's own around one of ours may have no half here: it does without.
+                answer = sink.on_message(call.task, epoch, call.message) if hasattr(sink, "on_message") else None
+                reply = SinkReply(call.call, answer, None)
             except TailraceError as error:
                 reply = SinkReply(call.call, None, error)
             except Exception as error:  # sent as text: an exception of the user may not unpickle
