@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType, StructType
 
 from tailrace.errors import OptionError, shorten
+from tailrace.spark.host import explain
 
 
 def result_schema(schema: Any) -> StructType:
@@ -16,12 +17,11 @@ def result_schema(schema: Any) -> StructType:
         try:
             schema = DataType.fromDDL(schema)
         except PySparkException as error:
-            why = str(error).partition("\n")[0]
             raise OptionError(
-                f"schema cannot be read: schema={shorten(schema)} cause={why}: "
+                f"schema cannot be read: schema={shorten(schema)} cause={explain(error)}: "
                 "is it written like 'id long, name string'?"
             ) from None
-    if not isinstance(schema, StructType):
+    if not isinstance(schema, StructType) or not schema.fields:
         shown = schema.simpleString() if isinstance(schema, DataType) else shorten(schema)
         raise OptionError(
             f"not a schema: schema={shown}: did you mean names and types, such as 'id long, name string'?"
