@@ -27,6 +27,7 @@ from tailrace.spark.shared_folder import TOKEN, path_to_write
 
 _SUCCESS = "_SUCCESS"  # Spark writes it last
 _LEFTOVERS = ("part-*", ".part-*.crc", "_temporary", "._SUCCESS.crc", f"{TOKEN}*")  # of a driver that died
+CANCEL_AGAIN_S = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -77,18 +78,18 @@ def _run(session: Any, write: Any) -> None:
     if is_connect(session):
         write()
         return
+    context = session.sparkContext
     tag = f"tailrace-staging-{uuid.uuid4().hex[:8]}"
     ended = threading.Event()
     failures: list[BaseException] = []
 
     def work() -> None:
-        session.addTag(tag)
+        context.addJobTag(tag)  # the tag ends with the thread
         try:
             write()
         except BaseException as error:
             failures.append(error)
         finally:
-            session.removeTag(tag)
             ended.set()
 
     thread = InheritableThread(target=work, name="tailrace-staging", daemon=True)
@@ -97,8 +98,9 @@ def _run(session: Any, write: Any) -> None:
             thread.start()
             wait_for(ended, None)
         except BaseException:
-            session.interruptTag(tag)
-            wait_for(ended, None)
+            context.cancelJobsWithTag(tag)
+            while not wait_for(ended, CANCEL_AGAIN_S):  # it may have been about to begin
+                context.cancelJobsWithTag(tag)
             raise
     if failures:
         raise failures[0]
