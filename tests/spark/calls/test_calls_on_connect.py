@@ -43,7 +43,14 @@ print("rows", [tuple(row) for row in df.coalesce(1).transform(step).collect()])
 print("calls", observation.get["calls"])
 print("plain", [tuple(row) for row in df.transform(tr.map_rows(lambda row: (row.id + 1,), "id long")).collect()])
 topology = tr.Topology("numbers")
-topology.source("numbers", tr.from_iterable(range(3))).sink("out", tr.to_list())
+sink = tr.to_parquet("numbers", schema="n long")
+topology.source("numbers", tr.from_iterable(range(3))).map("row", lambda n: {"n": n}).sink("out", sink)
+run = topology.run(workers=1)
+run.awaitTermination()
+print("table", sorted(row.n for row in run.table().collect()))
+stream = tr.read_stream(spark, sink, clean=True).writeStream.format("memory").queryName("stream")
+stream.trigger(availableNow=True).start().awaitTermination()
+print("stream", sorted(row.n for row in spark.table("stream").collect()))
 for refused in (classify.figures, lambda: topology.run(spark)):
     try:
         refused()
@@ -57,6 +64,8 @@ column [(1, 'long', None), (2, None, 'ValueError: empty'), (3, 'short', None)]
 rows [(1, 'so'), (1, 'it'), (1, 'goes'), (3, 'on')]
 calls 3
 plain [(2,), (3,), (4,)]
+table [0, 1, 2]
+stream [0, 1, 2]
 figures of a column are not known on Spark Connect: function=classify: could it be tr.map_rows, whose figures Spark \
 observes?
 Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession, or tr.udf \
