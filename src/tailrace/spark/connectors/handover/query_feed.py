@@ -26,6 +26,7 @@ from tailrace.spark.connectors.handover.keeper import Keeper
 from tailrace.spark.host import explain
 from tailrace.spark.interrupts import protect, unprotect
 from tailrace.spark.run import slots_of
+from tailrace.spark.shared_folder import path_to_write
 from tailrace.spark.slots import HELD
 
 LOOK_S = 1
@@ -97,7 +98,7 @@ class QueryFeed:
     def start(self) -> None:
         plan = self._plan
         writer = plan.frame.writeStream.foreachBatch(self._run_batch).outputMode("append").queryName(self._name)
-        writer = writer.option("checkpointLocation", plan.folder.query.as_uri())
+        writer = writer.option("checkpointLocation", path_to_write(plan.folder.query))
         if plan.trigger is not None:
             writer = writer.trigger(**plan.trigger)
         try:
