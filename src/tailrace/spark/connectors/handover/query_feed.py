@@ -93,7 +93,7 @@ class QueryFeed:
 
     @property
     def progress(self) -> Mapping[str, Any] | None:
-        return self._progress
+        return None if self._progress is None else {**self._progress, "waitingRows": self._waiting()}
 
     def start(self) -> None:
         plan = self._plan
@@ -166,7 +166,7 @@ class QueryFeed:
     def _look(self, query: StreamingQuery) -> None:
         last = query.lastProgress
         if last is not None:
-            self._progress = {**json.loads(last.json), "waitingRows": self._waiting()}
+            self._progress = json.loads(last.json)
         self._clean()
 
     def _clean(self) -> None:
