@@ -224,9 +224,10 @@ def test_options_come_from_the_spark_configuration(spark: SparkSession) -> None:
 def test_doctor_finds_nothing_wrong_here(spark: SparkSession) -> None:
     findings = examine(spark)
     assert all(finding.ok for finding in findings), findings
-    assert [finding.what for finding in findings][:5] == ["Java", "driver", "PySpark", "session", "slots"]
+    assert [finding.what for finding in findings][:6] == ["Java", "driver", "PySpark", "session", "slots", "encryption"]
     assert findings[4].detail == "4 of 4 free: a run can have as many workers"
-    (executor,) = findings[5:]
+    assert findings[5].detail.startswith("off: all processes are on this machine; encrypt=True")
+    (executor,) = findings[6:]
     assert executor.what == f"executor on {os.uname().nodename}"
     assert f"tailrace {tr.__version__}" in executor.detail and "the driver is reachable" in executor.detail
 
