@@ -21,7 +21,7 @@
 enum ring_kind { RING_PAIR = 1, RING_SHARED = 2 };
 
 /* How ends wait, as bits: none, in a futex, or by another mechanism of the caller (a bell). */
-enum ring_waiting { RING_NOBODY = 0, RING_SLEEPS = 1, RING_WANTS_BELL = 2 };
+enum ring_waiting { RING_NO_WAITER = 0, RING_SLEEPS = 1, RING_WANTS_BELL = 2 };
 
 /* The status of a head. TAKEN has the consumer's slot in its upper bytes. EMPTY is 0, as in cleared memory. */
 enum ring_status {
@@ -91,7 +91,7 @@ typedef struct {
     alignas(RING_LINE) _Atomic uint32_t consumer_waits;
     _Atomic uint32_t producer_waits;
     _Atomic uint32_t closed;
-    _Atomic uint32_t resting; /* number of consumers that sleep until a bell */
+    _Atomic uint32_t sleepers; /* number of consumers that sleep until a bell */
     ring_slot slots[RING_SLOTS];
 } ring_shared;
 

@@ -131,7 +131,7 @@ static inline int pair_release(ring_pair *ring, uint64_t capacity, uint64_t posi
     /* seq_cst: releases the space, and is ordered before the read of producer_waits. */
     atomic_store_explicit(&ring->head, position, memory_order_seq_cst);
     uint32_t waiting = atomic_load_explicit(&ring->producer_waits, memory_order_seq_cst);
-    if (waiting == RING_NOBODY) return RING_DONE;
+    if (waiting == RING_NO_WAITER) return RING_DONE;
     /* A producer that found the ring full sleeps until half is free: woken for every record, it would sleep again at
      * once. It is always woken, because the consumer passes that point before it finds the ring empty. */
     uint64_t held = atomic_load_explicit(&ring->tail, memory_order_relaxed) - position;

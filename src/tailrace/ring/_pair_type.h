@@ -82,7 +82,7 @@ static PyObject *pair_py_want_data(Pair *self, PyObject *how)
     if (pair_find(self, &view) == RING_NONE && !atomic_load_explicit(&self->ring->closed, memory_order_seq_cst))
         Py_RETURN_TRUE;
     /* Relaxed: the worst outcome is an unneeded wake-up. */
-    atomic_store_explicit(&self->ring->consumer_waits, RING_NOBODY, memory_order_relaxed);
+    atomic_store_explicit(&self->ring->consumer_waits, RING_NO_WAITER, memory_order_relaxed);
     Py_RETURN_FALSE;
 }
 
@@ -97,7 +97,7 @@ static PyObject *pair_py_want_room(Pair *self, PyObject *const *arguments, Py_ss
         slot_count(&self->ring->waits, 1);
         Py_RETURN_TRUE;
     }
-    atomic_store_explicit(&self->ring->producer_waits, RING_NOBODY, memory_order_relaxed);
+    atomic_store_explicit(&self->ring->producer_waits, RING_NO_WAITER, memory_order_relaxed);
     Py_RETURN_FALSE;
 }
 

@@ -19,13 +19,13 @@ static const struct {
     FIELD(ring_pair, consumer_waits), FIELD(ring_pair, producer_waits), FIELD(ring_pair, closed),
     FIELD(ring_shared, tail), FIELD(ring_shared, high_water), FIELD(ring_shared, head), FIELD(ring_shared, turn),
     FIELD(ring_shared, clearing), FIELD(ring_shared, given_up), FIELD(ring_shared, consumer_waits),
-    FIELD(ring_shared, producer_waits), FIELD(ring_shared, closed), FIELD(ring_shared, resting), FIELD(ring_shared, slots), FIELD(ring_slot, owner),
+    FIELD(ring_shared, producer_waits), FIELD(ring_shared, closed), FIELD(ring_shared, sleepers), FIELD(ring_shared, slots), FIELD(ring_slot, owner),
     FIELD(ring_slot, position), FIELD(ring_slot, length), FIELD(ring_slot, records), FIELD(ring_slot, bytes),
     FIELD(ring_slot, waits), FIELD(ring_slot, sleeps), {"ring_segment", sizeof(ring_segment)},
     {"ring_record", sizeof(ring_record)}, {"ring_slot", sizeof(ring_slot)}, {"ring_pair", RING_PAIR_DATA},
     {"ring_shared", RING_SHARED_DATA}, NUMBER(RING_MAGIC), NUMBER(RING_VERSION), NUMBER(RING_LINE), NUMBER(RING_UNIT),
     NUMBER(RING_SLOTS), NUMBER(RING_BATCH), NUMBER(RING_VIEWS), NUMBER(RING_PAIR), NUMBER(RING_SHARED),
-    NUMBER(RING_NOBODY), NUMBER(RING_SLEEPS), NUMBER(RING_WANTS_BELL), NUMBER(RING_CORRUPT), NUMBER(RING_TOO_LARGE),
+    NUMBER(RING_NO_WAITER), NUMBER(RING_SLEEPS), NUMBER(RING_WANTS_BELL), NUMBER(RING_CORRUPT), NUMBER(RING_TOO_LARGE),
     NUMBER(RING_CLOSED), NUMBER(RING_NONE), NUMBER(RING_DONE), NUMBER(RING_BELL),
 };
 

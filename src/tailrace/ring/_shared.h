@@ -67,10 +67,10 @@ static inline void slot_count(_Atomic uint64_t *counter, uint64_t more)
 static inline uint32_t shared_register(ring_shared *ring, uint64_t owner)
 {
     for (uint32_t number = 0; number < RING_SLOTS; number++) {
-        uint64_t nobody = 0;
+        uint64_t unclaimed = 0;
         /* A single word identifies the owner: even a process that dies right here can be recognised as dead. */
         if (atomic_compare_exchange_strong_explicit(
-                &ring->slots[number].owner, &nobody, owner, memory_order_seq_cst, memory_order_seq_cst))
+                &ring->slots[number].owner, &unclaimed, owner, memory_order_seq_cst, memory_order_seq_cst))
             return number;
     }
     return RING_SLOTS;
@@ -161,8 +161,8 @@ static inline int shared_publish(ring_end *end, ring_record *record)
     atomic_store_explicit(&record->status, RING_READY, memory_order_seq_cst);
     RING_STEP(8);
     int bell = ring_wake(&end->ring->consumer_waits);
-    /* seq_cst: not read before the record is visible; see shared_rest. */
-    return bell || atomic_load_explicit(&end->ring->resting, memory_order_seq_cst) ? RING_BELL : RING_DONE;
+    /* seq_cst: not read before the record is visible; see shared_prepare_sleep. */
+    return bell || atomic_load_explicit(&end->ring->sleepers, memory_order_seq_cst) ? RING_BELL : RING_DONE;
 }
 
 /* -- consuming */
@@ -184,10 +184,10 @@ static inline void shared_move_head(ring_end *end, uint64_t from, uint64_t to)
 static inline int shared_take_turn(ring_end *end)
 {
     for (int attempt = 0; attempt < RING_TRIES; attempt++) {
-        uint64_t nobody = 0;
+        uint64_t unclaimed = 0;
         /* Acquire: everything that the previous holder of the turn did at the head. */
         if (atomic_compare_exchange_strong_explicit(
-                &end->ring->turn, &nobody, end->owner, memory_order_acquire, memory_order_relaxed))
+                &end->ring->turn, &unclaimed, end->owner, memory_order_acquire, memory_order_relaxed))
             return 1;
         sched_yield();
     }
@@ -385,33 +385,33 @@ static inline int shared_want_data(ring_end *end, uint32_t how, int *bell)
     return found || drained ? RING_DONE : RING_NONE;
 }
 
-/* -- resting: many consumers sleep on one bell, which wakes one of them. The first record would clear an announcement,
- * and the consumer that is woken would have to renew it for the others. A counter of resting consumers avoids that. */
+/* -- sleeping: many consumers sleep on one bell, which wakes one of them. The first record would clear an announcement,
+ * and the consumer that is woken would have to renew it for the others. A counter of sleepers avoids that. */
 
-/* Returns 1 if this consumer may sleep, and counts it as resting. Returns 0 if there is something to draw, or if that
+/* Returns 1 if this consumer may sleep, and counts it as sleeping. Returns 0 if there is something to draw, or if that
  * is unknown. */
-static inline int shared_rest(ring_end *end)
+static inline int shared_prepare_sleep(ring_end *end)
 {
     /* seq_cst: ordered before the look. Either a producer sees the count, or this consumer sees its record. */
-    atomic_fetch_add_explicit(&end->ring->resting, 1, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&end->ring->sleepers, 1, memory_order_seq_cst);
     int found = RING_DONE;
     if (shared_take_turn(end)) {
         found = shared_look(end, 1, NULL);
         shared_end_turn(end);
     }
     if (!found) return 1;
-    atomic_fetch_sub_explicit(&end->ring->resting, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&end->ring->sleepers, 1, memory_order_relaxed);
     return found == RING_CORRUPT ? RING_CORRUPT : 0;
 }
 
 /* This consumer no longer sleeps. */
-static inline void shared_rise(ring_end *end)
+static inline void shared_awake(ring_end *end)
 {
-    atomic_fetch_sub_explicit(&end->ring->resting, 1, memory_order_relaxed); /* the worst outcome is an unneeded bell */
+    atomic_fetch_sub_explicit(&end->ring->sleepers, 1, memory_order_relaxed); /* the worst outcome is an unneeded bell */
 }
 
 /* Take the next record and pass it to `copy`. RING_DONE if there was one, RING_BELL if there is another one for a
- * resting consumer; otherwise RING_NONE or RING_CORRUPT. Needs the turn. */
+ * sleeping consumer; otherwise RING_NONE or RING_CORRUPT. Needs the turn. */
 static inline int shared_draw(ring_end *end, void (*copy)(void *, const ring_view *), void *to)
 {
     ring_view view;
@@ -422,7 +422,7 @@ static inline int shared_draw(ring_end *end, void (*copy)(void *, const ring_vie
     int moved = shared_reclaim(end);
     if (moved == RING_CORRUPT) return RING_CORRUPT;
     if (moved == RING_DONE) ring_wake(&end->ring->producer_waits);
-    if (!atomic_load_explicit(&end->ring->resting, memory_order_seq_cst)) return RING_DONE;
+    if (!atomic_load_explicit(&end->ring->sleepers, memory_order_seq_cst)) return RING_DONE;
     found = shared_look(end, 1, NULL);
     return found == RING_CORRUPT ? RING_CORRUPT : found ? RING_BELL : RING_DONE;
 }

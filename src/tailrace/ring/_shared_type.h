@@ -163,7 +163,7 @@ static PyObject *shared_py_want_data(Shared *self, PyObject *how)
     return result == RING_CORRUPT ? corrupt() : PyBool_FromLong(result == RING_NONE);
 }
 
-/* -- drawing, by threads of which some may rest */
+/* -- drawing, by threads of which some may sleep */
 
 static void copy_record(void *to, const ring_view *view)
 {
@@ -204,23 +204,23 @@ static PyObject *shared_py_heard(Shared *self, PyObject *Py_UNUSED(nothing))
     Py_RETURN_NONE;
 }
 
-static PyObject *shared_py_rest(Shared *self, PyObject *Py_UNUSED(nothing))
+static PyObject *shared_py_prepare_sleep(Shared *self, PyObject *Py_UNUSED(nothing))
 {
     if (!is_registered(self)) return NULL;
-    int result = shared_rest(&self->end);
+    int result = shared_prepare_sleep(&self->end);
     if (!result) self->seen = RING_NOWHERE;
     return result == RING_CORRUPT ? corrupt() : PyBool_FromLong(result);
 }
 
-/* The number of resting consumers. */
-static PyObject *shared_py_resting(Shared *self, PyObject *Py_UNUSED(nothing))
+/* The number of sleeping consumers. */
+static PyObject *shared_py_sleepers(Shared *self, PyObject *Py_UNUSED(nothing))
 {
-    return PyLong_FromLong((long)atomic_load_explicit(&self->end.ring->resting, memory_order_seq_cst));
+    return PyLong_FromLong((long)atomic_load_explicit(&self->end.ring->sleepers, memory_order_seq_cst));
 }
 
-static PyObject *shared_py_rise(Shared *self, PyObject *Py_UNUSED(nothing))
+static PyObject *shared_py_awake(Shared *self, PyObject *Py_UNUSED(nothing))
 {
-    shared_rise(&self->end);
+    shared_awake(&self->end);
     Py_RETURN_NONE;
 }
 
@@ -336,9 +336,9 @@ static PyMethodDef shared_methods[] = {
     {"draw", METHOD(shared_py_draw), METH_NOARGS, "draw() -> (payload or None, result)"},
     {"worth_drawing", METHOD(shared_py_worth_drawing), METH_NOARGS, "whether something came since there was nothing"},
     {"heard", METHOD(shared_py_heard), METH_NOARGS, "the bell has rung"},
-    {"rest", METHOD(shared_py_rest), METH_NOARGS, "rest() -> whether to sleep until the bell rings"},
-    {"resting", METHOD(shared_py_resting), METH_NOARGS, "how many rest"},
-    {"rise", METHOD(shared_py_rise), METH_NOARGS, "no longer asleep"},
+    {"prepare_sleep", METHOD(shared_py_prepare_sleep), METH_NOARGS, "prepare_sleep() -> whether to sleep until the bell rings"},
+    {"sleepers", METHOD(shared_py_sleepers), METH_NOARGS, "how many sleep"},
+    {"awake", METHOD(shared_py_awake), METH_NOARGS, "no longer asleep"},
     {"owners", METHOD(shared_py_owners), METH_NOARGS, "everybody at the ring"},
     {"bury", METHOD(shared_py_bury), METH_O, "bury(dead owners) -> records given up"},
     {"close", METHOD(shared_py_close), METH_NOARGS, "close() -> whether a bell must be rung"},

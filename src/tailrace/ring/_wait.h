@@ -34,8 +34,8 @@ static inline void ring_sleep(_Atomic uint32_t *word, int64_t timeout_ns)
 static inline int ring_wake(_Atomic uint32_t *word)
 {
     /* seq_cst: must not be read before the published change is visible. */
-    if (atomic_load_explicit(word, memory_order_seq_cst) == RING_NOBODY) return 0;
-    uint32_t waited = atomic_exchange_explicit(word, RING_NOBODY, memory_order_seq_cst);
+    if (atomic_load_explicit(word, memory_order_seq_cst) == RING_NO_WAITER) return 0;
+    uint32_t waited = atomic_exchange_explicit(word, RING_NO_WAITER, memory_order_seq_cst);
     if (waited & RING_SLEEPS) syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     return (waited & RING_WANTS_BELL) != 0;
 }

@@ -40,7 +40,7 @@ OFFSETS = {
     "ring_shared.consumer_waits": 192,
     "ring_shared.producer_waits": 196,
     "ring_shared.closed": 200,
-    "ring_shared.resting": 204,
+    "ring_shared.sleepers": 204,
     "ring_shared.slots": 256,
 }
 
@@ -53,7 +53,7 @@ DATA = {PAIR: SIZES["ring_pair"], SHARED: SIZES["ring_shared"]}
 SMALLEST, LARGEST = 64 << 10, 1 << 30
 """Limits on the bytes of data. Smaller rings hold too few records for their head; larger ones exceed 32-bit offsets."""
 
-MODE_NOBODY, MODE_SLEEP, MODE_BELL = 0, 1, 2
+MODE_NO_WAITER, MODE_SLEEP, MODE_BELL = 0, 1, 2
 """How an end waits: not at all, in a futex, or for a bell."""
 
 CORRUPT, TOO_LARGE, CLOSED, NONE, DONE, BELL = -3, -2, -1, 0, 1, 2

@@ -16,7 +16,7 @@ NUMBERS = {
     "RING_VIEWS": layout.VIEWS,
     "RING_PAIR": layout.PAIR,
     "RING_SHARED": layout.SHARED,
-    "RING_NOBODY": layout.MODE_NOBODY,
+    "RING_NO_WAITER": layout.MODE_NO_WAITER,
     "RING_SLEEPS": layout.MODE_SLEEP,
     "RING_WANTS_BELL": layout.MODE_BELL,
     "RING_CORRUPT": layout.CORRUPT,

@@ -138,7 +138,7 @@ class NodeQueue:
     def pass_on(self) -> None:
         """Wake a consumer that sleeps, in place of one that was woken and does not draw."""
         with self._lock:
-            if self._core is not None and self._core.resting():
+            if self._core is not None and self._core.sleepers():
                 self._ring_bell()
 
     def _ring_bell(self) -> None:
@@ -163,7 +163,7 @@ class NodeQueue:
         with self._lock:
             core = self._core
             try:
-                if core is None or core.rest():
+                if core is None or core.prepare_sleep():
                     return True
             except ValueError as error:
                 raise self._broken(str(error)) from None
@@ -175,7 +175,7 @@ class NodeQueue:
         """A consumer that was counted is awake again."""
         with self._lock:
             if self._core is not None:
-                self._core.rise()
+                self._core.awake()
 
     # -- looking in, and the end
 

@@ -199,7 +199,7 @@ def test_rubbish_in_the_ring_is_an_error(ends: tuple[NodeQueue, NodeQueue]) -> N
 
 
 def test_the_spare_word_is_in_nobody_s_way() -> None:
-    used = layout.OFFSETS["ring_shared.resting"] + 4
+    used = layout.OFFSETS["ring_shared.sleepers"] + 4
     assert used <= layout.SPARE <= layout.OFFSETS["ring_shared.slots"] - 4
 
 
