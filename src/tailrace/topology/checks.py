@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from tailrace.errors import TopologyError, did_you_mean, shorten
 from tailrace.policy.groupings.api import Grouping
-from tailrace.policy.groupings.baselines.full_knowledge import FullKnowledge
 from tailrace.policy.groupings.feedback import has_feedback
 from tailrace.policy.signatures import misfit
 from tailrace.topology.graph import Edge, Operator, Port, Role
@@ -73,7 +72,7 @@ def check_choice(operator: str, option: str, choices: type[_Choice], value: Any)
 def check_grouping(operator: str, grouping: Any) -> Grouping:
     complete = all(hasattr(grouping, attribute) for attribute in ("name", "keyed", "bind"))
     if complete and not isinstance(grouping, type):
-        if isinstance(grouping, FullKnowledge):
+        if getattr(grouping, "simulation_only", False):
             raise TopologyError(
                 f"this grouping knows what tuples cost beforehand, as only a simulation can: operator={operator} "
                 f"grouping={grouping.name}: did you mean least_work(…)?"
@@ -166,7 +165,7 @@ def _check_load_aware(operator: Operator, grouping: str) -> None:
     """Refuse a grouping by load into an operator that needs each tuple in a certain task."""
     if operator.role is Role.SINK and operator.body.committing:
         raise TopologyError(
-            "a sink that commits must get a replayed tuple in the task that knows it, so load cannot decide: "
+            "a sink that commits must get a re-emitted tuple in the task that knows it, so load cannot decide: "
             f"operator={operator.name} grouping={grouping}: did you mean shuffle() or fields(…)?"
         )
     if operator.stateful and not operator.mergeable:

@@ -88,7 +88,7 @@ def _check_dead_letters(order: Sequence[Operator], edges: Sequence[Edge]) -> Non
 
 
 def _check_placement(order: Sequence[Operator], edges: Sequence[Edge]) -> None:
-    """A replayed tuple must meet the sink task that knows whether it was committed.
+    """A re-emitted tuple must meet the sink task that knows whether it was committed.
 
     Other groupings into a committing sink are the router's care; a ``local`` edge can only follow its upstream.
     """
@@ -98,7 +98,7 @@ def _check_placement(order: Sequence[Operator], edges: Sequence[Edge]) -> None:
         if _is_local(edge) and edge.downstream in committing and edge.upstream not in settled:
             loose = _first_loose(edge.upstream, edges, settled)
             raise TopologyError(
-                "a replayed tuple could reach another task of a committing sink, which does not know that it was "
+                "a re-emitted tuple could reach another task of a committing sink, which does not know that it was "
                 f"committed: sink={edge.downstream} grouping=local upstream={edge.upstream}: "
                 f"could {loose} be grouped by fields(…), or {edge.downstream} by shuffle()?"
             )
@@ -113,7 +113,7 @@ def _first_loose(name: str, edges: Sequence[Edge], settled: set[str]) -> str:
 
 
 def _settled(order: Sequence[Operator], edges: Sequence[Edge]) -> set[str]:
-    """Operators that process a replayed tuple in the task that processed it first."""
+    """Operators that process a re-emitted tuple in the task that processed it first."""
     settled: set[str] = set()
     for operator in order:
         inputs = [edge for edge in edges if edge.downstream == operator.name]

@@ -123,7 +123,7 @@ def test_the_order_follows_edges_that_were_added_later(topology: Topology, lines
 
 def refusal(upstream: str, loose: str) -> str:
     return (
-        "a replayed tuple could reach another task of a committing sink, which does not know that it was committed: "
+        "a re-emitted tuple could reach another task of a committing sink, which does not know that it was committed: "
         f"sink=out grouping=local upstream={upstream}: could {loose} be grouped by fields(…), or out by shuffle()?"
     )
 

@@ -66,7 +66,7 @@ def why_not_shared(operator: OperatorPlan, operators: Sequence[OperatorPlan], ed
         if near.operator.stateful and not near.operator.mergeable:
             return f"{name} keeps state"
         if near.committing:
-            return f"{name} commits, and must get a replayed tuple in the task that knows it"
+            return f"{name} commits, and must get a re-emitted tuple in the task that knows it"
     return None
 
 

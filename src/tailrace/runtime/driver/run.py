@@ -308,7 +308,7 @@ def _warn_of_unshared_queues(plan: Plan, tail: Tail) -> None:
 
 def _warn_of_unhedged_sources(plan: Plan, tail: Tail) -> None:
     for refused in check_hedging(plan, tail):
-        logger.warning("late roots of source %s are not replayed: it leads to %s", *refused.split(": ", 1))
+        logger.warning("late roots of source %s are not hedged: it leads to %s", *refused.split(": ", 1))
 
 
 def _warn_of_useless_send_order(plan: Plan, tail: Tail, link_scope: str) -> None:

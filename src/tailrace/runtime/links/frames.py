@@ -39,7 +39,7 @@ MARSHAL_VERSION = 4
 
 _SENT = struct.Struct("<Q")
 _ONE_ACK = struct.Struct("<QIIIQQ")
-_ONE_NOTE = _SENT.pack(0)  # instead of a time, which is never 0
+_ONE_MESSAGE = _SENT.pack(0)  # instead of a time, which is never 0
 
 NUMBERED: tuple[Callable[..., Message], ...] = (Done, Ran, Credit, Revoke)
 NUMBERS = {kind: number for number, kind in enumerate(NUMBERED)}
@@ -129,14 +129,14 @@ def decode_bundles(payload: memoryview) -> list[Bundle]:
     return bundles
 
 
-def encode_feedback(notes: Sequence[FeedbackMessage], sent_ns: int) -> bytes:
+def encode_feedback(messages: Sequence[FeedbackMessage], sent_ns: int) -> bytes:
     """``sent_ns``: by a clock that only processes of this machine have in common."""
-    if len(notes) == 1:  # after a long call: marshal knows only numbers and tuples, and takes half the time
-        _, edge, task, version, message = notes[0]
+    if len(messages) == 1:  # after a long call: marshal knows only numbers and tuples, and takes half the time
+        _, edge, task, version, message = messages[0]
         number = NUMBERS.get(type(message))
         if number is not None:
-            return _ONE_NOTE + marshal.dumps((sent_ns, edge, task, version, number, tuple(message)), MARSHAL_VERSION)
-    return _SENT.pack(sent_ns) + encode([_numbered(*note) for note in notes])
+            return _ONE_MESSAGE + marshal.dumps((sent_ns, edge, task, version, number, tuple(message)), MARSHAL_VERSION)
+    return _SENT.pack(sent_ns) + encode([_numbered(*message) for message in messages])
 
 
 def _numbered(_: int, edge: int, task: int, version: int, message: Message) -> Any:
@@ -148,14 +148,14 @@ def _numbered(_: int, edge: int, task: int, version: int, message: Message) -> A
 def decode_feedback(payload: memoryview) -> tuple[list[FeedbackMessage], int]:
     """The messages, and when they were sent."""
     try:
-        if payload[: len(_ONE_NOTE)] == _ONE_NOTE:
-            sent_ns, edge, task, version, number, fields = marshal.loads(payload[len(_ONE_NOTE) :])
+        if payload[: len(_ONE_MESSAGE)] == _ONE_MESSAGE:
+            sent_ns, edge, task, version, number, fields = marshal.loads(payload[len(_ONE_MESSAGE) :])
             return [_named(edge, task, version, number, fields)], sent_ns
         (sent_ns,) = _SENT.unpack_from(payload)
-        notes = pickle.loads(payload[_SENT.size :])
-        return [_named(*note) for note in notes], sent_ns
+        messages = pickle.loads(payload[_SENT.size :])
+        return [_named(*message) for message in messages], sent_ns
     except Exception as error:
-        raise ProtocolError(f"notes cannot be decoded: {error}; are versions mixed?") from error
+        raise ProtocolError(f"feedback messages cannot be decoded: {error}; are versions mixed?") from error
 
 
 def _named(edge: int, task: int, version: int, number: int | None, fields: Message) -> FeedbackMessage:

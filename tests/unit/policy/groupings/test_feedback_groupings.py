@@ -184,7 +184,7 @@ def test_a_topology_refuses_what_only_a_simulation_can_know() -> None:
 
 def test_load_does_not_choose_among_the_tasks_of_a_committing_sink() -> None:
     assert _refused(lambda numbers: numbers.sink("out", tr.to_list(), tasks=2, grouping=pull())) == (
-        "a sink that commits must get a replayed tuple in the task that knows it, so load cannot decide: "
+        "a sink that commits must get a re-emitted tuple in the task that knows it, so load cannot decide: "
         "operator=out grouping=pull: did you mean shuffle() or fields(…)?"
     )
 

@@ -57,6 +57,7 @@ class FullKnowledge:
     """
 
     keyed = False
+    simulation_only = True  # a topology refuses it
 
     cumulated: bool = True
     slowness: tuple[float, ...] = ()  # of each task; empty: all 1
