@@ -10,7 +10,7 @@ from broken_protocol import Patch, together
 
 from tailrace.core.tasks.base import Task
 from tailrace.sim.faults.bounds import Frame, Gates
-from tailrace.sim.faults.process import NOTES
+from tailrace.sim.faults.process import FEEDBACK
 
 
 def links_stay_paused() -> Patch:
@@ -25,12 +25,12 @@ def full_lanes_hold_nobody_back() -> Patch:
     return patch.object(Gates, "holds_back", lambda self, task: False)
 
 
-def notes_behind_bundles() -> Patch:
-    return _behind_bundles(_is_note)
+def feedback_behind_bundles() -> Patch:
+    return _behind_bundles(_is_feedback)
 
 
-def held_back_hear_no_notes() -> Patch:
-    return _unread_while_held_back(_is_note)
+def held_back_hear_no_feedback() -> Patch:
+    return _unread_while_held_back(_is_feedback)
 
 
 def acks_behind_bundles() -> Patch:
@@ -43,8 +43,8 @@ def held_back_take_no_acks() -> Patch:
     return together(_unread_while_held_back(_is_ack), _acks_waited_for())
 
 
-def _is_note(target: int) -> bool:
-    return target >= NOTES
+def _is_feedback(target: int) -> bool:
+    return target >= FEEDBACK
 
 
 def _is_ack(target: int) -> bool:

@@ -265,7 +265,7 @@ def silence_until_handled() -> Patch:
 # -- recovery
 
 
-def recovery_without_replay() -> Patch:
+def recovery_without_reemission() -> Patch:
     original = SourceTask.handle
 
     def handle(self: SourceTask, message: ToWorker) -> None:
@@ -370,7 +370,7 @@ def fences_its_own_task_only() -> Patch:
 
 
 def another_job_resets() -> Patch:
-    """A message of another job has the driver half forget what it knows of the one before."""
+    """A message of another job has the driver side forget what it knows of the one before."""
     original = DriverRows._job_of
 
     def job_of(self: DriverRows, place: SinkTask) -> Any:

@@ -33,24 +33,24 @@ from tailrace.topology import Topology
 # -- load-aware groupings
 
 
-def line_not_offered_again() -> Patch:
-    """Tuples in line stay there, and the new half knows nothing of them."""
+def held_tuples_not_offered_again() -> Patch:
+    """Held tuples stay where they are, and the new feedback sender knows nothing of them."""
     return patch.object(FeedbackSender, "_choose_for_held", lambda self: None)
 
 
-def sending_halves_kept() -> Patch:
+def feedback_senders_kept() -> Patch:
     def bind(self: FeedbackSender, version: int) -> None:
         self.version, self._origin = version, (self.edge.index, self._sender, version)
 
     return patch.object(FeedbackSender, "bind", bind)
 
 
-def receiving_halves_kept() -> Patch:
+def feedback_receivers_kept() -> Patch:
     return patch.object(FeedbackReceiver, "bind", lambda self, version: setattr(self, "version", version))
 
 
 def old_messages_heard() -> Patch:
-    """A sending half takes what was said to the one before it."""
+    """A feedback sender takes what was said to the one before it."""
     original = FeedbackSender.hear
 
     def hear(self: FeedbackSender, task: int, version: int, *said: Any) -> None:
@@ -60,7 +60,7 @@ def old_messages_heard() -> Patch:
 
 
 def old_tuples_told() -> Patch:
-    """A receiving half is told of tuples that were sent by halves long gone."""
+    """A feedback receiver is told of tuples that were sent by senders long gone."""
     original = FeedbackReceiver._process
 
     def tell(self: FeedbackReceiver, version: int, *event: Any) -> None:
@@ -85,7 +85,7 @@ def losses_renew_nothing() -> Patch:
 
 
 def held_tuples_not_registered() -> Patch:
-    """The ledger hears of a tuple in line only when it leaves."""
+    """The ledger hears of a held tuple only when it leaves."""
     original = FeedbackSender._deal_out
 
     def deal_out(self: FeedbackSender, *args: Any) -> int:
@@ -98,7 +98,7 @@ def held_tuples_not_registered() -> Patch:
     return patch.object(FeedbackSender, "_deal_out", deal_out)
 
 
-def line_unbounded() -> Patch:
+def held_queue_unbounded() -> Patch:
     return patch.object(FeedbackSender, "full", property(lambda self: False))
 
 
@@ -163,7 +163,7 @@ def parts_keep_the_id() -> Patch:
     return patch.object(shared, "divided", divided)
 
 
-def circle_left_late() -> Patch:
+def node_group_left_late() -> Patch:
     """A worker that acts on a membership puts tuples into the node's queue of the one before, for a while."""
     original = SimWorker.gather
 

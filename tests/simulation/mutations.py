@@ -91,7 +91,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a worker keeps dying",
         seeds=600,
     ),
-    Mutation("recovery re-emits pending roots", protocol.recovery_without_replay, "recovery passed over"),
+    Mutation("recovery re-emits pending roots", protocol.recovery_without_reemission, "recovery passed over"),
     Mutation(
         "recovery includes complete roots that are not durable",
         protocol.recovery_of_incomplete_only,
@@ -156,17 +156,17 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("a sink compares split and offset too", protocol.lineages_alone_at_sinks, AHEAD),
     Mutation(
         "held tuples are offered to the new feedback sender",
-        techniques.line_not_offered_again,
+        techniques.held_tuples_not_offered_again,
         f"{STUCK}|passed over|was in vain",
     ),
     Mutation(
         "feedback senders start over",
-        techniques.sending_halves_kept,
+        techniques.feedback_senders_kept,
         f"{STUCK}|passed over|was in vain",
         seeds=4800,
         first=4700,
     ),
-    Mutation("feedback receivers start over", techniques.receiving_halves_kept, f"{STUCK}|passed over|was in vain"),
+    Mutation("feedback receivers start over", techniques.feedback_receivers_kept, f"{STUCK}|passed over|was in vain"),
     Mutation("messages of an older version are not heard", techniques.old_messages_heard, "that were not granted"),
     Mutation(
         "tuples of an older version are not reported",
@@ -182,7 +182,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("a loss renews the membership", techniques.losses_renew_nothing, STUCK, seeds=1500, first=1400),
     Mutation("a held tuple is in its register", techniques.held_tuples_not_registered, AHEAD),
-    Mutation("a full held queue holds its task back", techniques.line_unbounded, "held queue is not bounded"),
+    Mutation("a full held queue holds its task back", techniques.held_queue_unbounded, "held queue is not bounded"),
     Mutation("a hedged root is complete once", techniques.complete_by_each, "a root is complete twice"),
     Mutation(
         "what is cancelled belongs to a complete root",
@@ -192,7 +192,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("recovery forgets hedges", techniques.hedges_survive_recovery, "though recovery has emitted it since"),
     Mutation("cancelled bundles are not acknowledged", techniques.thrown_away_is_acknowledged, AHEAD),
     Mutation("parts of a bundle make up its ack id", techniques.parts_keep_the_id, IN_VAIN),
-    Mutation("a node's queue is left with its epochs", techniques.circle_left_late, IN_VAIN),
+    Mutation("a node's queue is left with its epochs", techniques.node_group_left_late, IN_VAIN),
     Mutation("a task that changes queues brings what waits", techniques.left_behind, IN_VAIN, sharing=True),
     Mutation(
         "an unwanted node's queue is emptied",
@@ -208,8 +208,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("full lanes hold their task back", gates.full_lanes_hold_nobody_back, "lane is not bounded", first=10),
     Mutation("links are read again when there is room", gates.links_stay_paused, STUCK),
     Mutation("a task that is held back looks for room again", gates.room_is_not_looked_for, STUCK, first=220),
-    Mutation("feedback does not wait behind bundles", gates.notes_behind_bundles, STUCK, first=130),
-    Mutation("a task that is held back hears feedback", gates.held_back_hear_no_notes, STUCK, first=40),
+    Mutation("feedback does not wait behind bundles", gates.feedback_behind_bundles, STUCK, first=130),
+    Mutation("a task that is held back hears feedback", gates.held_back_hear_no_feedback, STUCK, first=40),
     Mutation("acks do not wait behind bundles, nor tasks for acks to leave", gates.acks_behind_bundles, STUCK),
     Mutation("a task that is held back takes acks, and no task waits for them", gates.held_back_take_no_acks, STUCK),
     Mutation("children are reported together with their bundle", techniques.children_told_at_once, AHEAD),

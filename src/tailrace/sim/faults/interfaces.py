@@ -21,7 +21,7 @@ from tailrace.sim.faults.node_queue import NodeQueue
 
 Link = tuple[int, int, int, int, int]
 """(sending worker, its epoch, sending task, receiving task, connection). The receiving task is -1 - n for acks to task
-n, NOTES + n for feedback messages to task n, and CANCELS + n for cancelled emissions to worker n."""
+n, FEEDBACK + n for feedback messages to task n, and CANCELS + n for cancelled emissions to worker n."""
 
 Way = tuple[Link, int]
 """A link, and the epoch of the worker that it leads to."""

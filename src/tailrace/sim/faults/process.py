@@ -54,7 +54,7 @@ from tailrace.topology import Role
 
 MS = MILLISECOND_NS
 
-NOTES = 1 << 20
+FEEDBACK = 1 << 20
 CANCELS = 1 << 21
 
 LOOKED_UP = 0.75
@@ -443,8 +443,8 @@ class SimWorker:
             ):
                 self.send(task.number, -1 - owner, owner, fold.take())
         if task.feedback_receiver is not None:
-            for sender, notes in task.feedback_receiver.outbox.items():
-                self.send(task.number, NOTES + sender, sender, notes)
+            for sender, messages in task.feedback_receiver.outbox.items():
+                self.send(task.number, FEEDBACK + sender, sender, messages)
             task.feedback_receiver.outbox = {}
         if task.cancels:
             self.cancel(task)
@@ -497,7 +497,7 @@ class SimWorker:
     def way(self, sender: int, target: int, receiver: int) -> Way | None:
         """The connection that a frame would take now. ``None`` if it would wait or be lost."""
         if self.cluster.wires.faults.any and self.plan.home[receiver] != self.worker:
-            return self.links.way(sender, target, receiver, lasting=target < NOTES)
+            return self.links.way(sender, target, receiver, lasting=target < FEEDBACK)
         member = self.core.membership.member(self.plan.home[receiver])
         return None if member is None else ((self.worker, self.epoch, sender, target, 0), member.epoch)
 
@@ -510,7 +510,7 @@ class SimWorker:
 
     def send(self, sender: int, target: int, receiver: int, payload: Any) -> None:
         if self.cluster.wires.faults.any and self.plan.home[receiver] != self.worker:
-            self.links.send(sender, target, receiver, payload, lasting=target < NOTES)
+            self.links.send(sender, target, receiver, payload, lasting=target < FEEDBACK)
             return
         member = self.core.membership.member(self.plan.home[receiver])
         if member is None:
@@ -527,7 +527,7 @@ class SimWorker:
             return
         unit = self.plan.unit_of[receiver]
         if self.gates is not None:
-            take = partial(self.gates.arrive, Frame((link, to_epoch), take), unit, bundles=0 <= link[3] < NOTES)
+            take = partial(self.gates.arrive, Frame((link, to_epoch), take), unit, bundles=0 <= link[3] < FEEDBACK)
         self.threads.do(unit, take)
 
     def take_frame(self, link: Link, to_epoch: int, number: int, receiver: int, payload: Any) -> None:
@@ -552,7 +552,7 @@ class SimWorker:
             return
         if link[3] < 0:
             self.on_acks(task, payload)
-        elif link[3] >= NOTES:
+        elif link[3] >= FEEDBACK:
             self.on_task(task, partial(task.hear, payload))
         else:
             bundles: list[Bundle] = payload
