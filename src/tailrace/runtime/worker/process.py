@@ -27,7 +27,6 @@ from tailrace.core.protocol.messages import Alive, Assign, Committed, Drain, Fai
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.core.send_order.uplink_budget import UplinkBudget
-from tailrace.core.tasks.source import SourceTask
 from tailrace.errors import Fenced, OptionError, ProtocolError, TailraceError, shorten
 from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.techniques import NODE, Tail
@@ -292,8 +291,8 @@ class WorkerProcess:
         for leader, members in plan.units(self.worker):
             bodies = opener.open(leader, members, dict(assign.starts))
             task = assemble(leader, bodies, context)
-            if isinstance(task, SourceTask):
-                task.draining = assign.draining
+            if assign.draining:
+                task.handle(Drain())
             kinds = {plan.operators[plan.operator_of[member]].operator.kind for member in members}
             host = TaskHost(task, self._services, Kind.BLOCKING if Kind.BLOCKING in kinds else min(kinds, key=_rank))
             hosts[leader] = host
