@@ -68,10 +68,8 @@ class SplitStart:
 class Reader(Protocol[ReadT]):
     """Reads one split of a source. Used by one thread.
 
-    A reader that wants to know how far its records are safe has a method ``committed(offset)`` besides: everything
-    below that offset will never be asked for again. One that gets its records from a thread of its own may have
-    ``wake_by(wake)``: it is given a function to call, from any thread, when there is something to poll for; meanwhile
-    its ``ready_ns`` may be far away. A source whose readers wait in ``poll`` is declared with ``kind="blocking"``.
+    A reader may have the members of ``ReaderExtras`` besides. A source whose readers wait in ``poll`` is declared with
+    ``kind="blocking"``.
 
     Law: reading from offset *n* gives the records that reading from 0 gave, from *n* on.
 
@@ -97,6 +95,32 @@ class Reader(Protocol[ReadT]):
         ...
 
     def close(self) -> None: ...
+
+
+class ReaderExtras(Protocol):
+    """Members that a reader may have besides those of ``Reader``. Each of them is optional.
+
+    Example:
+        >>> from tailrace.connector import SplitStart
+        >>> reader = tr.from_iterable(["the", "mill"]).open(SplitStart("0/1"))
+        >>> reader.may_follow, hasattr(reader, "committed")
+        (False, False)
+    """
+
+    def committed(self, offset: int, /) -> None:
+        """Called when everything below this offset is durable: it will never be asked for again."""
+        ...
+
+    def wake_by(self, wake: Callable[[], None], /) -> None:
+        """Called once, before the first poll, with a function that the reader calls, from any thread, when there is
+        something to poll for. Meanwhile its ``ready_ns`` may be far away."""
+        ...
+
+    @property
+    def may_follow(self) -> bool:
+        """Whether records that were there before now may still come, although ``ready_ns`` is in the future: those that
+        a thread of the reader's own is fetching. False without this member."""
+        ...
 
 
 class Source(Protocol[ReadT]):
@@ -154,7 +178,7 @@ class FeedContext:
         starts: by split, the offset at which this run begins to read.
         durable: tells, by split, the offset below which everything is durable, and will never be asked for again. Any
             thread may call it at any time.
-        ended: to be called, from any thread, when the feed brings nothing more although nobody has stopped it: with
+        ended: to be called, from any thread, when the feed brings nothing more although it was not stopped: with
             None if that is its end, with the error that the run is to fail with otherwise.
 
     Example:
@@ -173,7 +197,7 @@ class FeedContext:
 
 
 class Feed(Protocol):
-    """The half of a source that lives on the driver, and brings records while a run goes on.
+    """The driver side of a source, which brings records while a run goes on.
 
     Law: once ``stop`` has returned, or ``ended`` was called with None, readers come to their end after what was brought
     until then. What was brought can be read again until it is durable, by this run and by later ones of the job.
@@ -210,10 +234,10 @@ class Feed(Protocol):
 
 
 class FedSource(Source[ReadT], Protocol[ReadT]):
-    """A source with a half that lives on the driver, such as ``from_stream``.
+    """A source with a driver side, such as ``from_stream``. What is pickled for the workers is its reading side.
 
-    What is pickled for the workers is its other half. The run drains such sources first: it stops the feed, waits until
-    all that it has brought is durable, and then drains the other sources.
+    The run drains such sources first: it stops the feed, waits until all that it has brought is durable, and then drains
+    the other sources.
 
     Example:
         >>> from tailrace.connector import FedSource
@@ -255,8 +279,8 @@ class SinkContext:
         tasks: how many tasks the sink has.
         epoch: which start of the worker this is. Each has a higher one than all before.
         job_id: the same for all runs that resume one checkpoint.
-        call_driver: called as ``(operator, message)``, sends it to the sink's half on the driver and returns the reply;
-            None if the sink has no such half.
+        call_driver: called as ``(operator, message)``, sends it to the sink's driver side and returns the reply;
+            None if the sink has no driver side.
         first_epoch: the first epoch of this run: lower ones belong to earlier runs of the job. 0: this epoch.
 
     Example:
@@ -356,7 +380,7 @@ class Sink(Protocol[WrittenT]):
 
 
 class DriverSink(Sink[WrittenT], Protocol[WrittenT]):
-    """A sink with a half that lives on the driver, such as ``to_list``.
+    """A sink with a driver side, such as ``to_list``: its own object, which the workers' copies call.
 
     Law: runs that share one sink object keep apart. A message that matters to one job only names its ``job_id``.
 

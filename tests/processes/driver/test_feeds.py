@@ -1,4 +1,4 @@
-"""A source with a half on the driver: stopped first and drained whole, ended by itself, failed, refused.
+"""A source with a driver side: stopped first and drained whole, ended by itself, failed, refused.
 
 The feed of these tests hands batches over as a streaming query does, and is a thread of this process.
 """

@@ -66,7 +66,7 @@ class Unsendable(Exception):
 
 
 class FailingHalf:
-    """A sink whose half on the driver fails."""
+    """A sink whose driver side fails."""
 
     committing = False
 
@@ -93,5 +93,5 @@ def test_the_half_of_a_sink_on_the_driver_is_named_when_it_fails() -> None:
     with pytest.raises(TaskError) as raised, running(topology, workers=1) as run:
         run.awaitTermination(60)
     assert "the list is full" in str(raised.value)
-    assert "the sink's half on the driver failed: operator=out task=0" in str(raised.value)
+    assert "the sink's driver side failed: operator=out task=0" in str(raised.value)
     assert "operator failed: operator=out task=0 tuple=0" in str(raised.value)

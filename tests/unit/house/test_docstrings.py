@@ -42,7 +42,7 @@ def public_objects() -> dict[str, Any]:
             thing = getattr(module, name)
             same = found.get(name, thing) is thing
             found[name if same else f"{module.__name__}.{name}"] = thing
-    interfaces = "Record SplitStart Reader Source Entry SinkContext Writer Sink DriverSink FileSink"
+    interfaces = "Record SplitStart Reader ReaderExtras Source FeedContext Feed FedSource Entry SinkContext Writer Sink DriverSink FileSink"
     for name in interfaces.split():
         found[name] = getattr(connector, name)
     objects = {name: found[name] for name in found if inspect.isclass(found[name]) or inspect.isfunction(found[name])}

@@ -345,6 +345,6 @@ class SourceTask(Task):
 
 
 def _may_give(reader: Reader, now_ns: int) -> bool:
-    """Whether a reader may still give records that were there before now. One that reads ahead in a thread of its own
-    (``may_follow``) may, although it has none ready."""
+    """Whether a reader may still give records that were there before now: it has some ready, or is fetching some in a
+    thread of its own. The latter it may say by ``ReaderExtras.may_follow``."""
     return reader.ready_ns <= now_ns or getattr(reader, "may_follow", False)

@@ -1,6 +1,6 @@
 """A sink that appends rows to a list on the driver, each once for as long as the driver lives.
 
-Tasks send rows and entries in one message, which the driver's half accepts as a whole or not at all: that is the
+Tasks send rows and entries in one message, which the driver side accepts as a whole or not at all: that is the
 commit. The list grows without bound, so the sink is for tests, notebooks and small results.
 """
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class ListSink(Generic[T]):
-    """See ``to_list``. This object is the driver's half of the sink; its copies in workers hold no rows."""
+    """See ``to_list``. This object is the driver side of the sink; its copies in workers hold no rows."""
 
     committing = True
 

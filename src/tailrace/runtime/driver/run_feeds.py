@@ -1,4 +1,4 @@
-"""The feeds of a run: halves of sources that live on the driver, and bring records while the run goes on."""
+"""The feeds of a run: driver sides of sources, which bring records while the run goes on."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class RunFeeds:
                 try:
                     getattr(feed, method)()
                 except Exception as error:  # of a connector, which may raise anything
-                    text = f"a feed did not {method}: source={name} cause={error!r}; is its driver's half broken?"
+                    text = f"a feed did not {method}: source={name} cause={error!r}; is the source's driver side broken?"
                     _log.warning("%s", text)
                     if method == "stop":  # its readers would wait for ever
                         self._ended(TailraceError(text))

@@ -387,13 +387,13 @@ class CoordinatorServer:
                 if epoch != self._core.epoch_of(worker):
                     raise Fenced(f"a higher epoch has taken over: worker={worker} epoch={epoch}")
                 sink: DriverSink = next(op for op in self.plan.operators if op.name == call.operator).operator.body
-                # A sink of the user's own around one of ours may have no half here: it does without.
+                # A sink of the user's own around one of ours may have no driver side: it does without.
                 answer = sink.on_message(call.task, epoch, call.message) if hasattr(sink, "on_message") else None
                 reply = SinkReply(call.call, answer, None)
             except TailraceError as error:
                 reply = SinkReply(call.call, None, error)
             except Exception as error:  # sent as text: an exception of the user may not unpickle
-                why = f"the sink's half on the driver failed: operator={call.operator} task={call.task}"
+                why = f"the sink's driver side failed: operator={call.operator} task={call.task}"
                 reply = SinkReply(call.call, None, TailraceError(f"{traceback_of(error).rstrip()}\n{why}"))
             self._connections.send(worker, epoch, reply)
             return []

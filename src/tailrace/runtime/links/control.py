@@ -131,7 +131,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class SinkCall:
-    """A sink's task calls its half on the driver."""
+    """A sink's task calls its driver side."""
 
     call: int
     operator: str

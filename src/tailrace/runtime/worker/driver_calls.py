@@ -1,4 +1,4 @@
-"""Calls of sinks' tasks to their half on the driver, over the control connection."""
+"""Calls of sinks' tasks to their driver side, over the control connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DriverCalls:
         self._calls: dict[int, tuple[threading.Event, list[SinkReply]]] = {}
 
     def call(self, operator: str, task: int, message: Any) -> Any:
-        """Send a message to the sink's half on the driver, and wait for its reply. Raises what it raised."""
+        """Send a message to the sink's driver side, and wait for its reply. Raises what it raised."""
         call = next(self._numbers)
         waiter: tuple[threading.Event, list[SinkReply]] = (threading.Event(), [])
         self._calls[call] = waiter

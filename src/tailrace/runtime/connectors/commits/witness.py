@@ -43,7 +43,7 @@ class Entered(NamedTuple):
 
 
 class Witness:
-    """The half on the driver: who has entered, by run and operator. A copy in a worker is empty."""
+    """The driver side: which tasks have entered, by run and operator. A copy in a worker is empty."""
 
     def __init__(self) -> None:
         self._entered: dict[tuple[str, str, int], dict[int, Entered]] = {}
@@ -71,7 +71,7 @@ class Witness:
 
 
 def open_part_files(directory: Path, extension: str, context: SinkContext) -> PartFiles:
-    """The files of a sink's task. The sink's half on the driver gives its ``on_message`` to a ``Witness``.
+    """The files of a sink's task. The sink's driver side gives its ``on_message`` to a ``Witness``.
 
     Raises OptionError if this task and others of the sink, or the driver, do not see the same folder.
     """
