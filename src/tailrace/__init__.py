@@ -173,7 +173,7 @@ _ON_SPARK = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs pyspark, and the simulator, is imported when asked for: a worker does without, and starts faster."""
+    """Import the parts that need pyspark, and the simulator, when asked for: a worker starts faster without them."""
     if name == "sim":
         return import_module("tailrace.sim")
     if name in _ON_SPARK:

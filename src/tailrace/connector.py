@@ -1,4 +1,4 @@
-"""What a source and a sink must be able to do. All connector interfaces are on this page.
+"""The interfaces of sources and sinks: what each must be able to do. All of them are on this page.
 
 A connector object is made on the driver, pickled, and opened in the task that uses it. Offsets are strictly
 increasing integers within a split (a row number, a byte position, a Kafka offset): together with the split's
@@ -229,15 +229,15 @@ class Feed(Protocol):
 
     @property
     def progress(self) -> Mapping[str, Any] | None:
-        """What it has done so far, as JSON values; None if there is nothing to tell yet."""
+        """Its work so far, as JSON values; None if there is nothing to tell yet."""
         ...
 
 
 class FedSource(Source[ReadT], Protocol[ReadT]):
     """A source with a driver side, such as ``from_stream``. What is pickled for the workers is its reading side.
 
-    The run drains such sources first: it stops the feed, waits until all that it has brought is durable, and then drains
-    the other sources.
+    The run drains such sources first: it stops the feed, waits until all that it has brought is durable, and then
+    drains the other sources.
 
     Example:
         >>> from tailrace.connector import FedSource

@@ -105,7 +105,7 @@ def build(folder: Path, total: int, workers: int) -> Topology:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found in the output files."""
+    """The rows that were found in the output files, judged."""
 
     rows: int
     sentences: int

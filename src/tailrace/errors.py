@@ -120,7 +120,7 @@ class AuthenticationError(ProtocolError):
 
 
 class Tampered(AuthenticationError, ConnectionError):
-    """Bytes on an encrypted connection are not its peer's. To whoever uses the connection, it has broken."""
+    """Bytes on an encrypted connection are not its peer's. To the code that uses the connection, it has broken."""
 
 
 class RingError(TailraceError):

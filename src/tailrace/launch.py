@@ -46,7 +46,7 @@ def _wait(run: Run) -> None:
 
 
 def read_table(spark: Any, sink: FileSink, pattern: str, schema: Any) -> Any:
-    """What a file sink has committed, as a DataFrame: the part of ``Run.table`` that needs Spark."""
+    """The rows that a file sink has committed, as a DataFrame: the part of ``Run.table`` that needs Spark."""
     from tailrace.spark.connectors.tables import committed_table
 
     return committed_table(spark, sink, pattern, schema)

@@ -1,4 +1,4 @@
-"""What several commands share: options, a Spark session, a file for figures, and readable errors."""
+"""Shared by several commands: options, a Spark session, a file for figures, and readable errors."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Bodies:
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """What all tasks of a worker share."""
+    """Everything that all tasks of a worker share."""
 
     plan: Plan
     worker: int

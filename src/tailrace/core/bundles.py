@@ -1,4 +1,4 @@
-"""What travels between tasks: bundles of tuples, and feedback messages on load-aware edges.
+"""Everything that travels between tasks: bundles of tuples, and feedback messages on load-aware edges.
 
 Both are plain tuples, because one is made for every tuple and hop: building a class would cost several times as much.
 Their fields are read by the names below (``bundle[VALUES]``) or by unpacking all of them. The first field says which

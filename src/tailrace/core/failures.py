@@ -10,7 +10,7 @@ from tailrace.errors import TailraceError, TaskError, shorten
 from tailrace.topology import DeadLetter
 
 CAUGHT = BaseException
-"""What is caught around user functions: everything. Signals raise nothing in the threads of a worker, so an exception
+"""Calls of user functions catch everything. Signals raise nothing in the threads of a worker, so an exception
 that looks like one (``KeyboardInterrupt``, ``SystemExit``, ``asyncio.CancelledError``) is the function's own."""
 
 _PACKAGE = __file__.rpartition("core")[0]

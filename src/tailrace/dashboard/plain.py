@@ -77,7 +77,7 @@ def _edge(edge: dict[str, Any]) -> str:
 
 
 def troubles(progress: dict[str, Any]) -> list[str]:
-    """What went wrong so far, worst first, in a few words each."""
+    """The troubles so far, worst first, in a few words each."""
     names = {
         "recoveries": "recoveries",
         "reemitted": "re-emitted",

@@ -1,1 +1,1 @@
-"""What a run measures: counters and histograms of tasks, the progress made from them, Prometheus, recordings."""
+"""Counters and histograms of tasks, the progress that is made from them, Prometheus's text, recordings."""

@@ -1,4 +1,4 @@
-"""What a task counts, and the sum over all its incarnations.
+"""The counters of a task, and their sum over all its incarnations.
 
 ``TaskValues`` is the one table: every number that a task counts, with its kind and its meaning. ``TaskCounters`` has
 the live values, ``TaskSnapshot`` those of one moment.
@@ -91,7 +91,7 @@ class TaskValues:
 
 @dataclass(slots=True)
 class TaskSnapshot(TaskValues):
-    """What a task had counted at one moment. Each field can be set once, by ``__init__``."""
+    """The counters of a task at one moment. Each field can be set once, by ``__init__``."""
 
     sequence: int = 0  # grows with each snapshot of one incarnation
     execution: HistogramSnapshot = EMPTY_SNAPSHOT

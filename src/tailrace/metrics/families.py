@@ -167,7 +167,7 @@ def _replay(name: str, kind: str, meaning: str, key: str, value: Callable[[Any],
 
 
 def _calls(name: str, kind: str, meaning: str, key: str, value: Callable[[Any], float] = _itself) -> Metric:
-    """Of tasks whose operator has ``calls=…``."""
+    """A metric of the tasks whose operator has ``calls=…``."""
 
     def read(progress: Progress) -> Iterator[Sample]:
         for labels, part in TASK.parts(progress):

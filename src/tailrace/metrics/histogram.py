@@ -129,7 +129,7 @@ class Histogram:
         self.sum += total
 
     def subtract(self, earlier: Histogram) -> Histogram:
-        """What was counted since ``earlier``, which is a copy of this histogram at an earlier time.
+        """A histogram of what was counted since ``earlier``, which is a copy of this histogram at an earlier time.
 
         Count and sum are exact. The largest is exact if it is a new record, otherwise the bound of its bucket, and
         likewise the smallest.

@@ -94,7 +94,7 @@ def _since_midnight(key: datetime | time) -> int:
 
 
 def moment(key: date | time | timedelta) -> tuple[bytes, int]:
-    """What a date, a time or a span is equal by: a tag for what it is, and microseconds or days.
+    """A pair by which dates, times or spans are equal: a tag for the kind, and microseconds or days.
 
     Equal values give equal pairs: aware times of one instant do in whatever zone they are written.
     """

@@ -1,4 +1,4 @@
-"""What counts as a number in an argument of a policy."""
+"""Checks of numbers among the arguments of a policy."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Techniques(TypedDict, total=False):
     """Another name of ``hedge``."""
 
     shared_queues: QueueScope | None
-    """Whose tasks of an operator draw from one queue: those of a worker, or those of all workers of a node."""
+    """Which tasks of an operator draw from one queue: those of a worker, or those of all workers of a node."""
 
     send: SendScheduler | None
     """Which task of an operator in one worker sends next to other workers."""

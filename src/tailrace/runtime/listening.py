@@ -85,7 +85,7 @@ def why_not_bind(address: str) -> OSError | None:
 def place_of_worker(own: str, environment: Mapping[str, str] = os.environ) -> Place:
     """Where a worker listens that reaches its driver from the address ``own``.
 
-    That address, unless the node's environment names others. On loopback, where nobody else could, it is that.
+    That address, unless the node's environment names others. It is that on loopback, which is on one machine only.
     """
     if ipaddress.ip_address(own).is_loopback:
         return Place(own, own)

@@ -1,4 +1,4 @@
-"""What a run needs from the system: files and shared memory for its links, memory and processes for its workers.
+"""The needs of a run from the system: files and shared memory for its links, memory and processes for its workers.
 
 Each pair of communicating tasks in two workers has a link, so the number of links grows with the square of the tasks.
 Needs that the system cannot meet are reported before anything runs: without a link, a run would hang.

@@ -76,7 +76,7 @@ def answer_ms(behaviour: Behaviour, key: str) -> float:
 
 @dataclass
 class Counts:
-    """What a service was asked. Times are those of its own clock."""
+    """Counts of what a service was asked. Times are those of its own clock."""
 
     by_key: dict[str, int] = field(default_factory=dict)  # calls that were answered
     begun_s: list[float] = field(default_factory=list)  # all calls
@@ -171,11 +171,11 @@ class Service:
 
     @property
     def url(self) -> str:
-        """What to call, followed by a slash and a key."""
+        """The URL to call, to be followed by a slash and a key."""
         return f"http://{HOST}:{self.port}/call"
 
     def report(self) -> dict[str, Any]:
-        """What it was asked so far: ``by_key``, ``begun_s``, ``refused`` and ``failed``."""
+        """A report of what it was asked so far: ``by_key``, ``begun_s``, ``refused`` and ``failed``."""
         with urlopen(f"http://{HOST}:{self.port}/report", timeout=10) as reply:
             found: dict[str, Any] = json.loads(reply.read())
         return found

@@ -1,4 +1,4 @@
-"""What is to be computed: operators, the edges between them, and whether they make sense together."""
+"""A description of what is to be computed: operators, the edges between them, and checks that they fit together."""
 
 from tailrace.topology.body import Processor, is_async, is_async_method, is_factory
 from tailrace.topology.build import Topology, filled

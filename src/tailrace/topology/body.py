@@ -1,4 +1,4 @@
-"""What an operator's body may be, and how it is to be called.
+"""The body of an operator, and how it is to be called.
 
 Either a function of one tuple, shared by all tasks of a worker, or a *factory*: a class with a ``process`` method
 (or a ``functools.partial`` of one), called without arguments once a task.

@@ -1,4 +1,4 @@
-"""What ``calls=…`` of an operator may say, and how it goes together with the operator's other parameters."""
+"""Checks of an operator's ``calls=…``, and of how it goes together with the operator's other parameters."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_calls(operator: str, role: Role, calls: Any, given: Mapping[str, Any])
 
 
 def on_error_of(operator: str, calls: Calls, given: Mapping[str, Any]) -> str:
-    """What follows an error: of the operator's parameter and that of ``Calls``, the one that was given."""
+    """The ``on_error`` that holds: the operator's parameter or that of ``Calls``, whichever was given."""
     if calls.on_error == "column":
         raise TopologyError(
             f"a topology has no columns: operator={operator} on_error='column': did you mean 'dead_letter'?"

@@ -17,7 +17,7 @@ from tailrace.topology.graph import Edge, Operator, Port, Role
 _NAME = re.compile(r"\w[\w.-]{0,99}")  # becomes part of file names and metric names, hence the limit of 100
 
 MOST_TASKS = 10_000
-"""Of one operator: a link to each of them from each of another's is more than any machine has files for."""
+"""Most tasks of one operator. A link to each of them from each task of another one takes more files than there are."""
 
 _Choice = TypeVar("_Choice", bound=Enum)
 

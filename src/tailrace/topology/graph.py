@@ -11,7 +11,7 @@ from tailrace.policy.groupings.api import Grouping
 
 
 class Role(Enum):
-    """What an operator does with a tuple."""
+    """The role of an operator: what it does with a tuple."""
 
     SOURCE = "source"
     MAP = "map"
@@ -22,7 +22,7 @@ class Role(Enum):
 
 
 class OnError(Enum):
-    """What happens to a tuple whose function raised."""
+    """The fate of a tuple whose function raised."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -69,4 +69,4 @@ class Edge:
     downstream: str
     grouping: Grouping
     port: Port = Port.MAIN
-    chosen: bool = field(default=True, compare=False)  # False: nobody asked for this grouping, it is the default
+    chosen: bool = field(default=True, compare=False)  # False: this grouping was not asked for, it is the default

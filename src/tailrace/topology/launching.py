@@ -1,4 +1,4 @@
-"""Who runs topologies: code that knows processes and Spark registers here, because this layer knows neither."""
+"""A registry of what runs topologies. Layers that know processes and Spark register here; this one knows neither."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tailrace.topology.run import Run
 
 
 class SparkSession(Protocol):
-    """What ``run`` needs of a classic ``pyspark.sql.SparkSession``."""
+    """The part of a classic ``pyspark.sql.SparkSession`` that ``run`` needs."""
 
     @property
     def sparkContext(self) -> Any: ...
 
 
 class DataFrame(Protocol):
-    """What ``apply`` needs of a classic ``pyspark.sql.DataFrame``."""
+    """The part of a classic ``pyspark.sql.DataFrame`` that ``apply`` needs."""
 
     @property
     def schema(self) -> Any: ...
@@ -30,7 +30,7 @@ class DataFrame(Protocol):
 
 
 class StructType(Protocol):
-    """What ``apply`` needs of a ``pyspark.sql.types.StructType``."""
+    """The part of a ``pyspark.sql.types.StructType`` that ``apply`` needs."""
 
     def fieldNames(self) -> list[str]: ...
 
@@ -64,7 +64,7 @@ def set_applier(applier: Applier | None) -> None:
 
 
 def the_launcher(topology: str) -> Launcher:
-    """Who runs topologies. ``topology`` is the name of one that is about to run."""
+    """The function that runs topologies. ``topology`` is the name of one that is about to run."""
     if _launcher is None:
         raise TopologyError(
             f"nothing can run a topology yet: topology={topology} launcher=None: did you forget import tailrace?"
@@ -73,7 +73,7 @@ def the_launcher(topology: str) -> Launcher:
 
 
 def the_applier(topology: str) -> Applier:
-    """Who applies topologies to DataFrames."""
+    """The function that applies topologies to DataFrames."""
     if _applier is None:
         raise TopologyError(
             f"nothing can apply a topology yet: topology={topology} applier=None: did you forget import tailrace?"

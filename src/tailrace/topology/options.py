@@ -17,7 +17,7 @@ TaskKind = Literal["auto", "cpu", "blocking"]
 """How a task shares its worker with the others."""
 
 ErrorAction = Literal["fail", "skip", "dead_letter"]
-"""What happens to a tuple whose function raised."""
+"""The fate of a tuple whose function raised."""
 
 
 class SourceOptions(TypedDict, total=False):
@@ -61,7 +61,7 @@ class SinkOptions(TypedDict, total=False):
     long. ``"cpu"``: it never does. ``"blocking"``: it has one from the start, for calls that wait."""
 
     on_error: ErrorAction
-    """What happens to a tuple whose function raises. ``"fail"``, the default, ends the run with the error. ``"skip"``
+    """The fate of a tuple whose function raises. ``"fail"``, the default, ends the run with the error. ``"skip"``
     drops the tuple and counts it. ``"dead_letter"`` sends it, with the error, to ``stream.dead_letters``."""
 
 

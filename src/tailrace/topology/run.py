@@ -1,4 +1,4 @@
-"""What ``Topology.run`` returns: one type, whether workers are Spark tasks or plain processes."""
+"""The type of what ``Topology.run`` returns: one type, whether workers are Spark tasks or plain processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator is made of travels to the workers as a pickle; what cannot travel is found before the run.
+"""Parts of operators travel to the workers as pickles; a part that cannot travel is found before the run.
 
 Python's own message says *what* cannot be pickled ("cannot pickle '_thread.lock' object"); the search here says
 *where* it is: which variable, global, default or attribute of the user's function leads to it.
@@ -87,7 +87,7 @@ def _find_culprit(thing: Any, path: str, depth: int, seen: set[int]) -> tuple[st
 
 
 def _parts(thing: Any, first: bool) -> Iterator[tuple[str, Any]]:
-    """What would be pickled along with a thing; each part with its name as one would write or say it."""
+    """The parts that would be pickled along with a thing, each with its name as one would write or say it."""
     if isinstance(thing, partial):
         yield ("argument=" if first else ":") + "func", thing.func
         yield from _named("argument" if first else "", enumerate(thing.args))

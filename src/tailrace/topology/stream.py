@@ -52,7 +52,7 @@ class Output(NamedTuple):
 
 
 class Growing(Protocol):
-    """What a stream needs of the topology that it is in: that operators can be added."""
+    """The topology of a stream, as the stream sees it: operators can be added to it."""
 
     @property
     def name(self) -> str: ...

@@ -153,6 +153,6 @@ def test_a_run_without_an_operator_that_may_share_is_refused() -> None:
     numbers.map("count", same, tasks=4, grouping=tr.fields(key)).sink("out", tr.to_list(), tasks=2)
     assert _refused(topology, tail=SHARED) == (
         "no operator's tasks may draw from one queue: shared_queues='worker': count: fields sends equal keys to one "
-        "task; out: it commits, and must get a re-emitted tuple in the task that knows it: could one of them be grouped "
-        "by shuffle(), or should this be left out?"
+        "task; out: it commits, and must get a re-emitted tuple in the task that knows it: could one of them be "
+        "grouped by shuffle(), or should this be left out?"
     )

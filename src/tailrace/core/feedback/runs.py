@@ -1,4 +1,4 @@
-"""What a feedback receiver keeps for later: arrivals and finished calls, merged into as few pieces as possible.
+"""The events that a feedback receiver keeps for later: arrivals and finished calls, in as few pieces as possible.
 
 Telling a grouping of many tuples at once costs it much less than telling it of each.
 """

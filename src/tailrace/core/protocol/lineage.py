@@ -24,12 +24,12 @@ BROADCAST = 0xA0761D6478BD642F
 
 
 def split_salt(source: str, split: str) -> int:
-    """What tells the roots of one split from those of another."""
+    """A number that tells the roots of one split from those of another."""
     return stable_hash(("split", source, split))
 
 
 def edge_salt(upstream: str, downstream: str, port: str, ordinal: int) -> int:
-    """What tells two edges apart. Made of names, so that it survives a restart with an edited topology."""
+    """A number that tells edges apart. It is made of names, to survive a restart with an edited topology."""
     return stable_hash(("edge", upstream, downstream, port, ordinal))
 
 

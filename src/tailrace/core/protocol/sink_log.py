@@ -30,7 +30,7 @@ class SinkLog:
         self._prune_at = 2 * len(self._durable) + PRUNE_AT_LEAST
 
     def admit(self, split: int, offset: int, lineage: int) -> int:
-        """What to do with a tuple: WRITE it, or drop it as DUPLICATE_PENDING or DUPLICATE_DURABLE."""
+        """Decide what to do with a tuple: WRITE it, or drop it as DUPLICATE_PENDING or DUPLICATE_DURABLE."""
         mark = (split, offset, lineage)
         if offset < self._prefix.get(split, 0) or mark in self._durable:
             return DUPLICATE_DURABLE

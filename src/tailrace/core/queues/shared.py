@@ -81,7 +81,7 @@ class SharedQueue(Generic[TaskT]):
 
     @property
     def entries(self) -> list[Entry[TaskT]]:
-        """What waits in it, in order, without its supply."""
+        """The entries that wait in it, in order, without its supply."""
         return list(self._entries)
 
     def put(self, task: TaskT, bundles: Iterable[Any]) -> None:

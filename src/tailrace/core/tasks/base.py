@@ -38,7 +38,7 @@ from tailrace.policy.techniques import Tail
 
 
 class BundleQueue(Protocol):
-    """What a task takes bundles from: a deque, or its tap on a queue that other tasks draw from too."""
+    """A queue that a task takes bundles from: a deque, or its tap on a queue that other tasks draw from too."""
 
     def __len__(self) -> int: ...
 
@@ -50,7 +50,7 @@ class BundleQueue(Protocol):
 
 
 class Task:
-    """What all tasks have in common: an input queue, lanes, ack folds, and the committing sinks that are fused in.
+    """The common part of all tasks: an input queue, lanes, ack folds, and the committing sinks that are fused in.
 
     The runtime treats all kinds of tasks alike: methods for sources have defaults here that do nothing.
     """
@@ -169,7 +169,7 @@ class Task:
         raise ProtocolError(f"acks for a task that owns no roots: task={self.label}; are versions mixed?")
 
     def reports(self, worker: int, epoch: int, fingerprint: Callable[[Any], bytes | None]) -> list[FromWorker]:
-        """What the coordinator should hear."""
+        """Messages for the coordinator."""
         return []
 
     def check_overdue(self, now_ns: int) -> int:

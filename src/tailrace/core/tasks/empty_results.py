@@ -16,7 +16,7 @@ Say = Callable[[str, str], None]
 """(topic, text): warns the user, once in a run for each topic."""
 
 ENOUGH = 100
-"""So many results that are all None are taken for a mistake."""
+"""Number of results, all of them None, that are taken for a mistake."""
 
 
 def say_nothing(topic: str, text: str) -> None:

@@ -41,7 +41,7 @@ class OperatorStage(Protocol):
 
 
 class Wiring:
-    """What every stage has: its operator and task, its outgoing edges, its counters, and its error handling."""
+    """The common part of all stages: operator and task, its outgoing edges, its counters, and its error handling."""
 
     def __init__(self, operator: str, task: int, on_error: OnError, counters: TaskCounters, clock: Clock) -> None:
         self.operator = operator

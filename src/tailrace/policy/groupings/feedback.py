@@ -55,7 +55,7 @@ class FeedbackChooser:
     """
 
     estimated: CostTotals | None = None
-    """What it has estimated tuples to cost, for display. ``None``: it estimates nothing."""
+    """The estimated cost of tuples, for display. ``None``: it estimates nothing."""
 
     def __init__(self) -> None:
         self.attached: list[tuple[int, Message]] = []  # (position in the list last returned, message)

@@ -31,7 +31,7 @@ LATE_NS = 20 * MILLISECOND_NS
 
 
 class _TaskQueue:
-    """What one sender knows about the queue of one task."""
+    """The queue of one task, as far as one sender knows it."""
 
     __slots__ = ("_behind_ns", "_head_ends_ns", "_late_ns", "_sums_ns", "others_ns", "tuples")
 

@@ -217,7 +217,7 @@ class OsgReceiver(Receiver):
             self.outbox.append((sender, Reply(attached.epoch, *self._done(sender, attached.cumulated_ns))))
 
     def _done(self, sender: int, cumulated_ns: float) -> tuple[float, float]:
-        """What a sender must add, by its own tuples: if each added the work of all, they would overshoot."""
+        """The work to be added by a sender, for its own tuples: if each added that of all, they would overshoot."""
         if self._idle_counts:
             return -cumulated_ns, 1 / self._senders
         return self._cumulated_ns[sender] - cumulated_ns, 0.0

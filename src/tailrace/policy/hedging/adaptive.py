@@ -30,7 +30,7 @@ from tailrace.policy.hedging.latencies import UNSEEN, Latencies
 from tailrace.policy.hedging.timeouts import TimedHedger
 
 PERIOD_NS = SECOND_NS
-"""Of sources. The hedger of calls has shorter ones."""
+"""The period after which a source's hedger adapts its timeout. The hedger of calls has shorter ones."""
 
 MEDIAN, MOST = 0.5, 0.9
 LATE = 2

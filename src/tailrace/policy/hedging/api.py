@@ -38,7 +38,7 @@ class Load:
 
 
 class HedgerState(NamedTuple):
-    """What a hedger goes by now, for display. ``None``: it has no such thing, or does not know it yet."""
+    """The numbers by which a hedger decides now, for display. ``None``: it has no such number, or not yet."""
 
     timeout_ns: int | None
     hedges_left: float | None  # that its budget pays for
@@ -93,7 +93,7 @@ class HedgeRule(Protocol):
 
     @property
     def budget(self) -> float | None:
-        """What hedges may add to the work, as a share of it. None: no limit."""
+        """The work that hedges may add, as a share of the work. None: no limit."""
 
     def bind(self, rng: Random) -> Hedger: ...
 

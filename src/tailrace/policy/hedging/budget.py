@@ -160,7 +160,7 @@ class Budget:
         return None if self._share is None else self._level / self.cost()
 
     def cost(self) -> float:
-        """What a hedge costs in roots, by what is known so far."""
+        """The estimated cost of a hedge, in roots."""
         known = self._hedges + self._doubt
         return max(CHEAPEST, (known - self._spared) / known)
 

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable
 
 
 class LeastWaiting:
-    """What one source task has sent along one shuffled edge, and what of it may still wait at which task.
+    """The tuples that a source task has sent along a shuffled edge, and which of them may still wait, and where.
 
     Law: a hedge goes to a task at which the least waits among those that it need not avoid, or among all tasks if it
     has to avoid each; ties are broken in turn.

@@ -25,10 +25,10 @@ def lock_folder(folder: Path, busy: str) -> IO[bytes]:
 
 
 def lock_new(folder: Path) -> IO[bytes]:
-    """Take the lock of a folder that was just made. Whoever sees a lock file in it that is not locked may delete it."""
+    """Take the lock of a folder that was just made. A process that sees an unlocked lock file in it may delete it."""
     draft = folder / f"{_NAME}.new"
     lock = draft.open("xb")
-    with suppress(OSError):  # a file system without locks: nobody will find it abandoned
+    with suppress(OSError):  # a file system without locks: it will not be found abandoned
         fcntl.flock(lock, fcntl.LOCK_EX)
     draft.rename(folder / _NAME)
     return lock

@@ -91,7 +91,7 @@ class HostedRun(Run):
 
     @property
     def coordinator(self) -> CoordinatorServer:
-        """What the driver knows as of now, for tests and tools: ``lastProgress`` is up to a second old."""
+        """The driver's state as of now, for tests and tools: ``lastProgress`` is up to a second old."""
         return self._server
 
     # -- the interface of PySpark's StreamingQuery

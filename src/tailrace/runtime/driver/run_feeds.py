@@ -104,7 +104,7 @@ class RunFeeds:
                 try:
                     getattr(feed, method)()
                 except Exception as error:  # of a connector, which may raise anything
-                    text = f"a feed did not {method}: source={name} cause={error!r}; is the source's driver side broken?"
+                    text = f"a feed did not {method}: source={name} cause={error!r}; is its driver side broken?"
                     _log.warning("%s", text)
                     if method == "stop":  # its readers would wait for ever
                         self._ended(TailraceError(text))

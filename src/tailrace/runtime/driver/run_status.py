@@ -1,4 +1,4 @@
-"""What a run reports about itself: the state of its workers, its progress, and the load of its tasks."""
+"""The reports of a run about itself: the state of its workers, its progress, and the load of its tasks."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class RunStatus:
             return self._load.measure(self._progress.snapshots())
 
     def progress(self, tail: Tail, outcome: str | None) -> dict[str, Any]:
-        """What the run has done so far; rates are since the last call. ``outcome``: how the run ended, if it did."""
+        """The progress of the run; rates are since the last call. ``outcome``: how the run ended, if it did."""
         with self._lock:
             workers = [self._status(worker) for worker in range(self._plan.workers)]
             return self._progress.build(

@@ -191,7 +191,7 @@ class CoordinatorServer:
 
     @property
     def fingerprint(self) -> bytes | None:
-        """Of the certificate that every process of the run shows; None if the run is not encrypted."""
+        """The fingerprint of the certificate that all processes of the run show; None if it is not encrypted."""
         return None if self._certificate is None else self._certificate.fingerprint
 
     def epoch_of(self, worker: int) -> int:
@@ -203,7 +203,7 @@ class CoordinatorServer:
         return self._status.pids()
 
     def progress(self) -> dict[str, Any]:
-        """What the run has done so far; rates are since the last call."""
+        """The progress of the run; rates are since the last call."""
         outcome = None
         if self._finished.is_set():
             outcome = "failed" if self.error is not None else "finished"

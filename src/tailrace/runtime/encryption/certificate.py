@@ -1,7 +1,7 @@
 """The certificate that a driver makes for a run, and what both ends of a connection insist on.
 
-Nobody vouches for it, and it names nobody. Those who dial know its fingerprint and take no other certificate, so no
-authority, name or clock decides who is trusted. The key never touches a disk.
+No authority vouches for it, and it holds no name. Processes that dial know its fingerprint and take no other one, so
+no authority, name or clock decides what is trusted. The key never touches a disk.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ VALID = datetime(2000, 1, 1), datetime(9999, 12, 31)
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate and its private key, both as PEM. Whoever accepts connections of the run needs both."""
+    """A certificate and its private key, both as PEM. A process that accepts connections of the run needs both."""
 
     text: str = field(repr=False)
     key: str = field(repr=False)
 
     @property
     def fingerprint(self) -> bytes:
-        """What those who dial know of it."""
+        """A digest, by which processes that dial recognise the certificate."""
         return fingerprint_of(ssl.PEM_cert_to_DER_cert(self.text))
 
 
@@ -65,8 +65,8 @@ def make_certificate() -> Certificate:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     key = ec.generate_private_key(ec.SECP256R1())
-    nobody = x509.Name([])
-    builder = x509.CertificateBuilder(nobody, nobody, key.public_key(), x509.random_serial_number(), *VALID)
+    no_name = x509.Name([])
+    builder = x509.CertificateBuilder(no_name, no_name, key.public_key(), x509.random_serial_number(), *VALID)
     certificate = builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return Certificate(certificate.decode(), private.decode())

@@ -107,7 +107,7 @@ class EncryptedConnection:
 
 
 Connection = socket.socket | EncryptedConnection
-"""What the rest of the code sends and receives through. Which of the two it is was settled when it was made."""
+"""A connection, encrypted or not: the code that sends and receives through it need not know which."""
 
 
 def detached(connection: Connection) -> tuple[socket.socket, TlsSession | None, bytes]:

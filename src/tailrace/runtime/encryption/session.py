@@ -1,4 +1,4 @@
-"""One end of a TLS connection, without its socket: bytes in, bytes out. Whoever moves them may wait as it likes.
+"""One end of a TLS connection, without its socket: bytes in, bytes out. The code that moves them may wait as it likes.
 
 Python's own TLS sockets do not fit: two threads may not use one at a time, of which one waits, and each record costs
 them several system calls.
@@ -48,7 +48,7 @@ class TlsSession:
             return True
 
     def to_send(self) -> bytes:
-        """What the handshake has to say."""
+        """The bytes that the handshake has to send."""
         with self._lock:
             return self._outgoing.read()
 
@@ -67,7 +67,7 @@ class TlsSession:
             return self._outgoing.read()
 
     def decrypt(self, data: bytes) -> bytes:
-        """What the records say that these bytes complete; empty if they complete none.
+        """The content of the records that these bytes complete; empty if they complete none.
 
         Raises Tampered, an OSError, if the peer has not sent them, and ConnectionResetError if it ended the session.
         """

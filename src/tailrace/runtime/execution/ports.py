@@ -1,4 +1,4 @@
-"""What a running task needs of the rest of its worker, as protocols: ``worker`` decides what stands behind them.
+"""Protocols for what a running task needs of the rest of its worker. ``worker`` decides what stands behind them.
 
 They are types only. The classes behind them live here, in ``shared_queues``, in ``send_order`` and in ``worker``.
 """
@@ -45,7 +45,7 @@ class SharedInput(Protocol):
     """The task has taken bundles: let senders in that wait for room."""
 
     wake: Callable[[int], object]
-    """So many tuples have come for the task: wake it, or others that can run them."""
+    """Called with the number of tuples that have come for the task: wakes it, or others that can run them."""
 
     def wake_another(self) -> None:
         """The task was woken and cannot run: wake another one in its place."""
@@ -78,7 +78,7 @@ class SharedInput(Protocol):
 
 
 class Mailbox(Protocol):
-    """What a sender needs of a task in the same worker. For any thread, unless said otherwise."""
+    """A task of the same worker, as a sender sees it. For any thread, unless said otherwise."""
 
     task: Task
     bundle_bytes: int  # a running average; a lost update does no harm
@@ -145,7 +145,7 @@ class NodeQueuePort(Protocol):
 
 
 class WorkerServices(Peers, Protocol):
-    """What a worker offers to its tasks, besides links to its peers. For any thread."""
+    """Services that a worker offers to its tasks, besides links to its peers. For any thread."""
 
     worker: int
     epoch: int

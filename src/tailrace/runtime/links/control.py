@@ -32,7 +32,7 @@ A_COPY = "a copy of it is at work"
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """What a host hands to a new worker process, in a way that others cannot read."""
+    """The data that a host hands to a new worker process, in a way that others cannot read."""
 
     address: Address  # the coordinator's
     secret: bytes = field(repr=False)
@@ -44,7 +44,7 @@ class Bootstrap:
 
     @property
     def fingerprint(self) -> bytes | None:
-        """What the worker knows other processes of the run by, if everything is encrypted."""
+        """The digest by which the worker recognises other processes of the run, if everything is encrypted."""
         return None if self.certificate is None else self.certificate.fingerprint
 
     def to_json(self) -> str:
@@ -75,7 +75,7 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker must know before it can open its tasks."""
+    """The data that a worker needs before it can open its tasks."""
 
     plan: bytes  # pickled by value
     options: Any

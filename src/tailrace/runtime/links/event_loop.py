@@ -1,4 +1,4 @@
-"""What links need of the thread that serves them: an event loop. The runners in ``execution`` are event loops."""
+"""A protocol for the event loop that serves links. The runners in ``execution`` are event loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What links need of the worker that they belong to: who its peers are, and how to reach them."""
+"""A protocol for the worker that links belong to: it knows who its peers are, and how to reach them."""
 
 from __future__ import annotations
 

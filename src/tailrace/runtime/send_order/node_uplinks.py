@@ -65,7 +65,7 @@ class NodeUplinks(NodeShare[SharedWords]):
         return memory
 
     def offer(self, hello: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What a peer needs to map the words; None if this worker has not made them, or no longer has them."""
+        """The data that a peer needs to map the words; None if this worker has not made them, or no longer has them."""
         with self._lock:
             made = self._made
             if made is None or not self.asked_by(hello):

@@ -121,7 +121,7 @@ class OperatorQueue(NodeShare[RingPart]):
             queue.close()
 
     def offer(self, hello: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What a peer needs to map the queue; None if this worker has not made it, or no longer has it."""
+        """The data that a peer needs to map the queue; None if this worker has not made it, or no longer has it."""
         with self._lock:
             queue = self.queue
             if queue is None or self._unmapped is None or not self.asked_by(hello):
@@ -200,7 +200,7 @@ class NodeQueues:
         self.by_task = tasks
 
     def offer(self, hello: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What a peer needs to map the queue that it asks for; None if it cannot have it from here."""
+        """The data that a peer needs to map the queue it asks for; None if it cannot have it from here."""
         queue = self._queues.get(hello["target"])
         return None if queue is None else queue.offer(hello)
 

@@ -97,7 +97,7 @@ class Pool:
         runner.post(lambda: action() if self.runner is runner else self.post(action))
 
     def wake(self, chosen: Mailbox, tuples: int) -> None:
-        """So many tuples have come for this task: wake it, or others that sleep, those with a batch begun first."""
+        """Tuples have come for this task: wake it, or others that sleep, first those that have begun a batch."""
         tap = chosen.task.tap
         if tap is None:  # it has left the queue, and taken its tuples along
             chosen.wake()

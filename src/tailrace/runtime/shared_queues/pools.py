@@ -85,7 +85,7 @@ class Pools:
         return None if self._node_queues is None else self._node_queues.by_task.get(task)
 
     def offer(self, hello: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What a peer needs to map the queue that it asks for; None if it cannot have it from here."""
+        """The data that a peer needs to map the queue it asks for; None if it cannot have it from here."""
         return None if self._node_queues is None else self._node_queues.offer(hello)
 
     def offered(self, hello: Mapping[str, Any], connection: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a worker offers to its tasks, queues and links: the class behind ``WorkerServices``."""
+"""The services of a worker for its tasks, queues and links: the class behind ``WorkerServices``."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class TaskJournal:
         self._salts = salts  # by split index
 
     def key_of(self, call: Call) -> bytes:
-        """What identifies a call. Raises TaskError for a tuple that nothing can be identified by."""
+        """The key of a call in the journal. Raises TaskError for a tuple that nothing can be identified by."""
         assert call.lineage is not None, "the plan has lineages on edges to operators with a journal"
         try:
             return tuple_key(self._operator, self._place(call), call.lineage, call.value)

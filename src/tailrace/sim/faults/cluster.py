@@ -65,7 +65,7 @@ MAX_RESTARTS = 2
 
 @dataclass(frozen=True)
 class Network:
-    """What happens to frames between workers, as probabilities."""
+    """Probabilities of what happens to frames between workers."""
 
     lost: float
     doubled: float

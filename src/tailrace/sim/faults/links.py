@@ -33,7 +33,7 @@ NOTICE_NS = 60 * MS
 
 @dataclass(frozen=True)
 class LinkFaults:
-    """What a seed decides about links and calls."""
+    """The part of a seed's decisions that is about links and calls."""
 
     long_calls: float = 0  # share of the steps of a task that take long
     cuts: int = 0  # how often the network between two workers is cut

@@ -56,7 +56,7 @@ class SimulationFailure(AssertionError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened in a run."""
+    """The outcome of a run."""
 
     seed: int
     shape: str
@@ -89,7 +89,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a seed decides."""
+    """Everything that a seed decides."""
 
     case: Case
     network: Network

@@ -113,7 +113,7 @@ class Hedging:
             self.agenda.push(now_ns + OBSERVE_EVERY_NS, WAKE, self, ALL_SENDERS, 0, None)
 
     def load(self, utilisation: float) -> Load:
-        """What all tasks have done since the last report."""
+        """The work of all tasks since the last report."""
         before = self.reported
         now = self.reported = (len(self.roots.latencies_ns), self.issued, sum(self.work_ns), int(self.unrun_ns))
         return Load(utilisation, *(after - earlier for after, earlier in zip(now, before, strict=True)))

@@ -35,7 +35,7 @@ ENDLESS = 1_000
 
 @dataclass(frozen=True)
 class World:
-    """What the stages of one simulation share."""
+    """Everything that the stages of one simulation share."""
 
     model: Model
     forest: Forest

@@ -33,7 +33,7 @@ DIFFERENT = 1.15
 
 @dataclass(frozen=True)
 class Costs:
-    """What tuples cost besides their calls, and the speeds of tasks."""
+    """The costs of tuples besides their calls, and the speeds of tasks."""
 
     link_ns: int  # latency of every link
     lags_ns: Sequence[int] = field(repr=False)  # of each tuple

@@ -56,7 +56,7 @@ class EdgeShape:
 
 @dataclass(frozen=True)
 class Shape:
-    """What ran: operators in topological order, edges, and the worker of every task."""
+    """The topology that ran: operators in topological order, edges, and the worker of every task."""
 
     topology: str
     operators: tuple[OperatorShape, ...]

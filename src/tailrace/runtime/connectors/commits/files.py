@@ -177,7 +177,7 @@ def home_of(directory: Path, operator: str, job_id: str) -> Path:
 
 
 def part_pattern(operator: str, job_id: str, extension: str) -> str:
-    """What the names of a sink's data files match: those of this job, and of no other in the folder."""
+    """A glob pattern for the names of a sink's data files: those of this job, and of no other in the folder."""
     return f"part-{_name_of(operator, job_id)}-{'[0-9]' * 5}-e*-*.{extension}"
 
 

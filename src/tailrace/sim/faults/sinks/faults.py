@@ -25,7 +25,7 @@ RESTARTS = 0.3
 
 @dataclass(frozen=True)
 class SinkFaults:
-    """What a seed decides about sinks."""
+    """The part of a seed's decisions that is about sinks."""
 
     plans: Sequence[int]  # the plan of each later run, as a position; empty: all have the same
     on_driver: bool

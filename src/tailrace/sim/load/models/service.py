@@ -1,4 +1,4 @@
-"""What tuples are, and how long a task of speed 1 takes for them. Drawn before a simulation, for all policies alike."""
+"""The values of tuples, and the time that a task of speed 1 takes for each: drawn beforehand, alike for all."""
 
 from __future__ import annotations
 
