@@ -120,7 +120,7 @@ def scenario_of(rng: Random) -> Scenario:
     return Scenario(case, network, *limits, crashes, blows, drain_after_ns, tail, switch_after_ns)
 
 
-class Watch:
+class RunChecks:
     """Checks a run while it goes on, and raises as soon as a promise is broken."""
 
     def __init__(self, cluster: Cluster, scenario: Scenario) -> None:
@@ -343,7 +343,7 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False, lines: l
     cluster.commits = SlowCommits(seed)
     room = room_of(seed)
     bounds = cluster.bounds = None if room is None else Bounds(cluster, room, seed)
-    watch = Watch(cluster, scenario)
+    checks = RunChecks(cluster, scenario)
     nemesis = Nemesis(cluster, seed)
     sink_faults = sink_faults_of(seed)
     other_run = bring_about(sink_faults, cluster, scenario.case)
@@ -362,8 +362,8 @@ def run_seed(seed: int, scheduled: bool = False, sharing: bool = False, lines: l
             raise SimulationFailure("the run never finished: a root is lost, or waited for in vain")
         if cluster.error is not None:
             raise SimulationFailure(f"the run failed: {cluster.error}")
-        watch.other_run_has_its_rows(other_run)
-        watch.end()
+        checks.other_run_has_its_rows(other_run)
+        checks.end()
         cluster.coordinator.validate()
     except Exception as failure:
         raise SimulationFailure(
