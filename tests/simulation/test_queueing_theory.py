@@ -27,7 +27,7 @@ from tailrace.sim import (
     simulate,
 )
 from tailrace.sim.load.erlang import mean_wait
-from tailrace.sim.load.models.model import Link, Node, Order
+from tailrace.sim.load.models.model import Node, Order, Uplink
 
 SEEDS = range(12)
 TUPLES = 20_000
@@ -117,7 +117,7 @@ def test_pulling_is_one_queue(senders: int) -> None:
 
 def test_pulling_over_a_slow_link_keeps_tasks_busy() -> None:
     """Round trips of a fifth of a duration: without tuples asked for ahead a sixth of the capacity would be lost."""
-    model = Model(Poisson(load=0.95), Exponential(10 * MS), tuples=30_000, senders=2, link=Link(latency_ns=MS))
+    model = Model(Poisson(load=0.95), Exponential(10 * MS), tuples=30_000, senders=2, link=Uplink(latency_ns=MS))
     report = simulate(model, "pull")
     assert report.end_ns < 1.02 * report.due_ns[-1]
     assert report.mean_ns < simulate(model, "power_of_two").mean_ns
@@ -170,7 +170,7 @@ def test_a_node_that_is_twice_as_fast() -> None:
 
 
 def test_tuples_of_a_link_follow_each_other() -> None:
-    link = Link(latency_ns=3 * MS, bytes_per_s=1_000_000)  # a millisecond for a thousand bytes
+    link = Uplink(latency_ns=3 * MS, bytes_per_s=1_000_000)  # a millisecond for a thousand bytes
     model = Model(Paced(rate_per_s=1_000_000), Uniform(1000, 1000), tuples=3, tasks=3, link=link, tuple_bytes=1_000)
     assert [round(latency / MS, 1) for latency in simulate(model).latencies_ns] == [4.0, 5.0, 6.0]
     apart = Model(Paced(rate_per_s=1_000_000), Uniform(1000, 1000), tuples=3, tasks=3, link=link, sender_nodes=(0,))

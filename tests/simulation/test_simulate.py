@@ -24,7 +24,6 @@ from tailrace.sim import (
     POLICIES,
     ByContent,
     Exponential,
-    Link,
     Lognormal,
     Model,
     Node,
@@ -36,6 +35,7 @@ from tailrace.sim import (
     Slowdown,
     Stage,
     Stalls,
+    Uplink,
     simulate,
 )
 
@@ -46,7 +46,7 @@ MODEL = Model(
     tasks=4,
     senders=3,
     nodes=(Node(), Node(0.7, (Slowdown(10**9, 5 * 10**9, 3.0),))),
-    link=Link(200_000, 1e8),
+    link=Uplink(200_000, 1e8),
 )
 
 STAGED = replace(
@@ -109,7 +109,7 @@ def test_it_is_there_as_tr_sim() -> None:
 
 slowdowns = st.builds(Slowdown, st.just(0), st.integers(1, 10**8), st.just(4.0))
 nodes = st.builds(Node, st.sampled_from([0.5, 1.0, 3.0]), st.lists(slowdowns, max_size=2).map(tuple))
-links = st.builds(Link, st.sampled_from([0, 1, 50_000, 3_000_000]), st.sampled_from([None, 1e5, 1e8]))
+links = st.builds(Uplink, st.sampled_from([0, 1, 50_000, 3_000_000]), st.sampled_from([None, 1e5, 1e8]))
 queues = st.builds(Queue, st.sampled_from(Scope), st.sampled_from(Order), st.sampled_from([0.0, 0.5]))
 services = st.sampled_from(
     [Exponential(1_000_000), Lognormal(1_000_000, 2.0), ByContent(items=16, costs=4, jitter=0.5)]

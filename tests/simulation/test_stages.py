@@ -23,7 +23,6 @@ from tailrace.sim import (
     Constant,
     Exponential,
     Forest,
-    Link,
     Lognormal,
     Model,
     Node,
@@ -35,6 +34,7 @@ from tailrace.sim import (
     Slowdown,
     Stage,
     Stalls,
+    Uplink,
     grow,
     simulate,
 )
@@ -105,8 +105,8 @@ def test_links_between_stages() -> None:
         tasks=2,
         nodes=(Node(), Node()),
         sender_nodes=(0,),
-        link=Link(MS),
-        local=Link(1_000),
+        link=Uplink(MS),
+        local=Uplink(1_000),
         stages=(Stage("a", workers=(0,)), Stage("b", workers=(1,)), Stage("c", grouping="local", workers=(1,))),
     )
     assert simulate(model).latencies_ns == [30 * MS + MS + 2_000] * 2
@@ -200,7 +200,7 @@ def test_what_a_loser_becomes_is_not_sent() -> None:
 def test_what_is_still_travelling_of_the_loser_is_thrown_away_as_well() -> None:
     """One task is beside the sender, the other 50 ms away: if it is chosen first, the hedge is done before it hears."""
     model = Model(
-        Paced(load=1), CONSTANT, tuples=1, tasks=2, nodes=(Node(), Node()), sender_nodes=(0,), link=Link(50 * MS)
+        Paced(load=1), CONSTANT, tuples=1, tasks=2, nodes=(Node(), Node()), sender_nodes=(0,), link=Uplink(50 * MS)
     )
     trees = forest([0], [[1]], [[1]])
     reports = [simulate(model, hedge=Timeout(10 * MS), seed=seed, forest=trees) for seed in range(9)]
@@ -284,7 +284,7 @@ def test_a_rule_that_breaks_its_law_is_found_out(named: Callable[[int], list[int
 # -- whatever the model
 
 
-links = st.builds(Link, st.sampled_from([0, 50_000, 3_000_000]), st.sampled_from([None, 1e5, 1e8]))
+links = st.builds(Uplink, st.sampled_from([0, 50_000, 3_000_000]), st.sampled_from([None, 1e5, 1e8]))
 queues = st.builds(Queue, st.sampled_from(Scope), st.sampled_from(Order), st.sampled_from([0.0, 0.5]))
 services = st.sampled_from([Exponential(MS), Lognormal(MS, 2.0), ByContent(items=16, costs=4, jitter=0.5)])
 nodes = st.builds(Node, st.sampled_from([0.5, 1.0]), st.sampled_from([(), (Slowdown(0, 10**8, 4.0),)]))

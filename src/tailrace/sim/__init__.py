@@ -8,7 +8,7 @@ from tailrace.policy.hedging.by_name import named_hedge
 from tailrace.sim.load.comparison import backlog_chart, latency_chart, render_comparison
 from tailrace.sim.load.forest import Forest, grow
 from tailrace.sim.load.models.arrivals import Paced, Poisson, Recorded
-from tailrace.sim.load.models.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls
+from tailrace.sim.load.models.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls, Uplink
 from tailrace.sim.load.models.model_file import parse_model, read_model
 from tailrace.sim.load.models.service import ByContent, Constant, Exponential, Lognormal, Trace, Uniform
 from tailrace.sim.load.policies import POLICIES, named_policy
@@ -41,6 +41,7 @@ __all__ = [
     "Stalls",
     "Trace",
     "Uniform",
+    "Uplink",
     "backlog_chart",
     "grow",
     "latency_chart",

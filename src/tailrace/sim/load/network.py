@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tailrace.clock import SECOND_NS
-from tailrace.sim.load.models.model import APART, Link, Model
+from tailrace.sim.load.models.model import APART, Model, Uplink
 
 
 class Lane:
@@ -13,7 +13,7 @@ class Lane:
 
     __slots__ = ("free", "instant", "latency_ns", "tuple_ns")
 
-    def __init__(self, link: Link, tuple_bytes: int, free: list[float]) -> None:
+    def __init__(self, link: Uplink, tuple_bytes: int, free: list[float]) -> None:
         self.latency_ns = link.latency_ns
         self.tuple_ns = None if link.bytes_per_s is None else tuple_bytes * SECOND_NS / link.bytes_per_s
         self.instant = not link.latency_ns and link.bytes_per_s is None

@@ -18,7 +18,7 @@ from tailrace.policy.hedging.api import MOST_HEDGES
 from tailrace.policy.keys import Key
 from tailrace.sim.load.forest import Forest
 from tailrace.sim.load.models.arrivals import Recorded
-from tailrace.sim.load.models.model import SOURCE, Link, Model, Node, Queue, Scope, Stage
+from tailrace.sim.load.models.model import SOURCE, Model, Node, Queue, Scope, Stage, Uplink
 from tailrace.sim.load.policies import itself, named_policy
 from tailrace.sim.load.report import Report
 from tailrace.sim.load.simulate import simulate
@@ -188,8 +188,8 @@ class Playback:
             senders=len(self._senders),
             workers=len(nodes),
             nodes=tuple(nodes),
-            link=Link(latency_ns=self.costs.link_ns),
-            local=Link(latency_ns=self.costs.link_ns),
+            link=Uplink(latency_ns=self.costs.link_ns),
+            local=Uplink(latency_ns=self.costs.link_ns),
             stages=tuple(stages),
         )
 

@@ -16,7 +16,7 @@ from tailrace.clock import SECOND_NS
 from tailrace.errors import OptionError
 from tailrace.policy import Grouping, local, shuffle
 from tailrace.runtime.connectors import to_call
-from tailrace.sim import Link, Model, Node, Paced, Poisson, Recorded, Trace
+from tailrace.sim import Model, Node, Paced, Poisson, Recorded, Trace, Uplink
 from tailrace.topology import Stream, Topology
 from tailrace_research.bench.workloads.spending import Means, Sleeping, Stalls
 from tailrace_research.bench.workloads.timetable import Item, Timetable
@@ -139,7 +139,7 @@ class Workload:
             raise OptionError(f"speeds that change midway have no model: workload={self.name} later={draw.later}")
         nodes = tuple(Node(1 / slow) for slow in draw.slowness) or (Node(),)
         service, due = Trace(self.keys, self.works_ns), Recorded(self.due_ns)
-        return Model(due, service, draw.tuples, draw.tasks, draw.sources, nodes=nodes, link=Link(link_ns))
+        return Model(due, service, draw.tuples, draw.tasks, draw.sources, nodes=nodes, link=Uplink(link_ns))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 from tailrace.clock import MILLISECOND_NS
 from tailrace.policy import Grouping, full_knowledge, least_work, osg, power_of_two, pull, shuffle
 from tailrace.sim.load.models.arrivals import Paced
-from tailrace.sim.load.models.model import Link, Model, Node, Slowdown
+from tailrace.sim.load.models.model import Model, Node, Slowdown, Uplink
 from tailrace.sim.load.models.service import ByContent
 from tailrace.sim.load.policies import itself
 from tailrace.sim.load.report import Report
@@ -73,7 +73,7 @@ class Setting:
             tuples=self.tuples,
             tasks=self.tasks,
             senders=self.senders,
-            link=Link(int(self.latency_us * 1_000)),
+            link=Uplink(int(self.latency_us * 1_000)),
         )
 
 

@@ -119,16 +119,16 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Link:
-    """A connection between two nodes, or within one.
+class Uplink:
+    """The network out of a node, or within one, as a latency and a bandwidth.
 
     Args:
         latency_ns: how long a tuple is under way.
         bytes_per_s: its bandwidth, which tuples take in turn. ``None``: no limit.
 
     Example:
-        >>> from tailrace.sim import Link
-        >>> Link(latency_ns=200_000, bytes_per_s=125e6).latency_ns
+        >>> from tailrace.sim import Uplink
+        >>> Uplink(latency_ns=200_000, bytes_per_s=125e6).latency_ns
         200000
     """
 
@@ -137,7 +137,11 @@ class Link:
 
     def __post_init__(self) -> None:
         if self.latency_ns < 0 or (self.bytes_per_s is not None and self.bytes_per_s <= 0):
-            raise OptionError(f"not a link: latency_ns={self.latency_ns} bytes_per_s={self.bytes_per_s}")
+            raise OptionError(f"not an uplink: latency_ns={self.latency_ns} bytes_per_s={self.bytes_per_s}")
+
+
+Link = Uplink
+"""The name that ``tailrace.sim`` has had for it. A link is a connection everywhere else."""
 
 
 @dataclass(frozen=True)
@@ -228,8 +232,8 @@ class Model:
         workers: how many workers there are. 0: one for each task of the largest stage.
         nodes: the machines.
         sender_nodes: the number of the node of each sender. Empty: senders are apart from all tasks.
-        link: the connections between nodes.
-        local: the connections within a node.
+        link: the network between nodes.
+        local: the network within a node.
         tuple_bytes: how large a tuple is.
         queue: the queue in front of tasks.
         stages: the operators behind the source.
@@ -250,8 +254,8 @@ class Model:
     workers: int = 0
     nodes: tuple[Node, ...] = (Node(),)
     sender_nodes: tuple[int, ...] = ()
-    link: Link = field(default_factory=Link)
-    local: Link = field(default_factory=Link)
+    link: Uplink = field(default_factory=Uplink)
+    local: Uplink = field(default_factory=Uplink)
     tuple_bytes: int = 100
     queue: Queue = field(default_factory=Queue)
     stages: tuple[Stage, ...] = ()

@@ -14,7 +14,7 @@ from tailrace.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from tailrace.errors import OptionError, did_you_mean, shorten
 from tailrace.policy.hashing import stable_hash
 from tailrace.sim.load.models.arrivals import Arrivals, Paced, Poisson, Recorded
-from tailrace.sim.load.models.model import Link, Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls
+from tailrace.sim.load.models.model import Model, Node, Order, Queue, Scope, Slowdown, Stage, Stalls, Uplink
 from tailrace.sim.load.models.service import ByContent, Constant, Exponential, Lognormal, Service, Trace, Uniform
 from tailrace.sim.load.policies import named_policy
 
@@ -64,7 +64,7 @@ def parse_model(table: Table, folder: Path) -> Model:
         parts["service"] = _kind("service", given.pop("service", None), _service_by_kind(folder))
     if "nodes" in given:
         parts["nodes"] = tuple(_node(node) for node in given.pop("nodes"))
-    for name, made in (("link", Link), ("local", Link), ("queue", Queue), ("stalls", Stalls)):
+    for name, made in (("link", Uplink), ("local", Uplink), ("queue", Queue), ("stalls", Stalls)):
         if name in given:
             parts[name] = _made(made, name, given.pop(name))
     if "stages" in given:

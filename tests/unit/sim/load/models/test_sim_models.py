@@ -18,7 +18,6 @@ from tailrace.policy import stable_hash
 from tailrace.sim import (
     ByContent,
     Constant,
-    Link,
     Lognormal,
     Model,
     Node,
@@ -30,6 +29,7 @@ from tailrace.sim import (
     Scope,
     Slowdown,
     Trace,
+    Uplink,
     parse_model,
     read_model,
     simulate,
@@ -52,7 +52,7 @@ def test_the_example() -> None:
         tuples=50_000,
         senders=2,
         nodes=(Node(), Node(0.8, (Slowdown(60 * 10**9, 90 * 10**9, 2.0),))),
-        link=Link(200_000, 125_000_000),
+        link=Uplink(200_000, 125_000_000),
         queue=Queue(Scope.OWN, Order.FIFO),
     )
 
@@ -79,7 +79,7 @@ def test_recordings_lie_beside_the_model(tmp_path: Path) -> None:
         ({"tasks": 0}, "a model needs at least one: tasks=0"),
         ({"service": {"kind": "constant"}}, "something is missing or of the wrong type: part=service"),
         ({"queue": {"scope": "task"}}, "unknown scope: scope='task': did you mean one of 'own', 'worker', 'node'"),
-        ({"link": {"latency_ms": -1}}, "not a link: latency_ns=-1000000"),
+        ({"link": {"latency_ms": -1}}, "not an uplink: latency_ns=-1000000"),
         ({"arrivals": {"kind": "paced"}}, "arrivals need a rate or a load above zero, not both"),
         ({"arrivals": {"kind": "recorded"}}, "a recording is in a file: part=arrivals"),
         ({"arrivals": {"kind": "recorded", "file": "no.csv"}}, "no recording: part=arrivals file=no.csv"),
