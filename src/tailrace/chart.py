@@ -17,6 +17,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # 
 
 
 class Point(NamedTuple):
+    """A measured value, with its interval if there is one."""
+
     x: float
     y: float
     low: float | None = None  # ends of an interval around y
@@ -25,6 +27,8 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Series:
+    """A line of a chart, and its entry in the legend."""
+
     label: str
     points: Sequence[Point]
     dashed: bool = False
@@ -34,6 +38,8 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
+    """The content of a chart: titles, series, scales."""
+
     title: str
     x_label: str
     y_label: str
@@ -88,6 +94,7 @@ def _axis(values: Sequence[float], begin: float, end: float, log: bool, from_zer
 
 
 def render_chart(chart: Chart) -> str:
+    """The chart as the text of an SVG file. Raises ValueError if it has no points."""
     points = [point for series in chart.series for point in series.points]
     if not points:
         raise ValueError(f"a chart without points: title={chart.title!r}: has anything been measured?")

@@ -52,6 +52,8 @@ class Ending(NamedTuple):
 
 
 class Word(NamedTuple):
+    """A word of a sentence."""
+
     sentence: int
     position: int
     text: str
@@ -64,6 +66,7 @@ def sentence(number: int) -> Sentence:
 
 
 def read(total: int, split: int, splits: int) -> Iterator[Sentence]:
+    """The sentences of one split: every ``splits``-th one."""
     return map(sentence, range(split, total, splits))
 
 
@@ -74,11 +77,13 @@ def look_up(value: Sentence) -> Sentence:
 
 
 def split_words(value: Sentence) -> list[Word]:
+    """The words of a sentence."""
     number, text = value
     return [Word(number, position, word) for position, word in enumerate(text.split())]
 
 
 def text_of(word: Word) -> str:
+    """The key by which words are counted."""
     return word.text
 
 
@@ -94,6 +99,7 @@ class RunningCount:
 
 
 def build(folder: Path, total: int, workers: int) -> Topology:
+    """The topology of the demo."""
     topology = Topology("demo")
     sentences = topology.source("sentences", at_rate(partial(read, total), RATE), tasks=READERS)
     known = sentences.map("look_up", look_up, tasks=workers)

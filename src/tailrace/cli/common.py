@@ -22,6 +22,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def parse_conf(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> Conf:
+    """A callback of click: pairs ``key=value`` as a dict."""
     for value in values:
         if "=" not in value.strip("="):
             raise click.BadParameter(f"{value!r} is not of the form key=value; for example spark.executor.memory=2g")
@@ -29,6 +30,7 @@ def parse_conf(context: click.Context, option: click.Parameter, values: tuple[st
 
 
 def host_option_of(default: str) -> Callable[[Command], Command]:
+    """The option ``--host``, with this default."""
     return click.option(
         "--host",
         type=click.Choice(["spark", "process"]),
@@ -52,11 +54,13 @@ conf_option = click.option(
 
 
 def check_spark_options(host: str, master: str | None, conf: Conf) -> None:
+    """Raise BadParameter if options of Spark are given for plain processes."""
     if host == "process" and (master is not None or conf):
         raise click.BadParameter("only Spark has it; did you mean --host spark?", param_hint="--master, --conf")
 
 
 def check_folder_of(file: Path | None) -> None:
+    """Raise BadParameter if the folder of a file to be written is not there."""
     if file is not None and not file.absolute().parent.is_dir():
         raise click.BadParameter(f"no such folder: {file.absolute().parent}", param_hint="--json")
 
@@ -94,6 +98,7 @@ def errors_for_people() -> Iterator[None]:
 
 
 def write_figures(json_file: Path | None, result: Any) -> None:
+    """Write the figures of a command as JSON, if a file was named."""
     if json_file is not None:
         json_file.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
         click.echo(f"\nwritten to {json_file}")

@@ -70,6 +70,7 @@ def new_bundle(
 
 
 def feedback_message(edge: int, task: int, version: int, message: Message) -> FeedbackMessage:
+    """A feedback message from ``task`` about ``edge``. ``version`` is that of the membership it was made in."""
     return (FEEDBACK, edge, task, version, message)
 
 

@@ -23,6 +23,7 @@ def next_emission(emission: int) -> int:
 
 
 def is_hedge(emission: int) -> bool:
+    """Whether this emission is a hedge, not an original."""
     return emission >= _ORIGINALS
 
 

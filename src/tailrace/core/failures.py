@@ -45,6 +45,7 @@ def told_by(error: BaseException) -> str:
 
 
 def task_error(operator: str, task: int, value: Any, error: BaseException) -> TaskError:
+    """The error that ends a run when a user's function has raised ``error`` for ``value``."""
     return TaskError(operator, task, shorten(value), traceback_of(error))
 
 

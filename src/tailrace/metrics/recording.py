@@ -59,10 +59,12 @@ class NotARecording(ValueError):
 
 
 def file_name(worker: int, epoch: int) -> str:
+    """The name of the file that a worker records into."""
     return f"worker-{worker}-epoch-{epoch}{SUFFIX}"
 
 
 def preamble(header: dict[str, Any]) -> bytes:
+    """The beginning of a file: magic, version and header."""
     text = json.dumps(header).encode()
     return PREAMBLE.pack(MAGIC, VERSION, len(text)) + text
 

@@ -12,6 +12,8 @@ from tailrace.ring.layout import VIEWS, largest_payload, record_size
 
 
 class State(Enum):
+    """The state of a record."""
+
     RESERVED = auto()  # space without a head
     WRITING = auto()
     READY = auto()
@@ -21,6 +23,8 @@ class State(Enum):
 
 @dataclass
 class Record:
+    """A record in the model of a ring."""
+
     position: int
     size: int
     state: State

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RingStatistics:
+    """Counts of a ring since it was made."""
+
     records: int
     bytes: int
     producer_waits: int

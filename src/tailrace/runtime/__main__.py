@@ -11,6 +11,7 @@ from tailrace.runtime.worker.process import orphaned, serve
 
 
 def main() -> None:
+    """Run a worker process. Its bootstrap comes through standard input."""
     if sys.stdin is None or sys.stdin.isatty():
         sys.exit("tailrace.runtime is started by Tailrace itself; to run a topology, call topology.run()")
     bootstrap = Bootstrap.from_json(sys.stdin.read())

@@ -18,4 +18,5 @@ running_call: ContextVar[str] = ContextVar("running_call", default="")
 
 
 def current_label() -> str:
+    """``operator/task`` of the task whose code is running here; empty if there is none."""
     return running_call.get() or running.label

@@ -109,6 +109,7 @@ def why_no_rings(links: Links, files: int, free_bytes: int | None) -> str | None
 
 
 def file_limit() -> int:
+    """The most files that a process of this user may have open."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return 1 << 62 if limit == resource.RLIM_INFINITY else limit
 
@@ -176,5 +177,6 @@ def free_bytes() -> int | None:
 
 
 def process_limit() -> int:
+    """The most processes that this user may have."""
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     return 1 << 62 if limit == resource.RLIM_INFINITY else limit

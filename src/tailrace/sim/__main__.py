@@ -15,6 +15,7 @@ CHUNK = 100
 
 
 def run_chunk(seeds: range, scheduled: bool = False, sharing: bool = False) -> list[Outcome]:
+    """Run these seeds, in one process of the pool."""
     return [run_seed(seed, scheduled, sharing) for seed in seeds]
 
 

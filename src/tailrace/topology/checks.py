@@ -23,6 +23,7 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 
 def check_name(what: str, name: Any) -> str:
+    """Return the name. Raises TopologyError unless it can become part of file names and metric names."""
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
     raise TopologyError(
@@ -32,6 +33,7 @@ def check_name(what: str, name: Any) -> str:
 
 
 def check_positive(operator: str, option: str, value: Any) -> int:
+    """Return the value. Raises TopologyError unless it is a positive integer."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         if option == "tasks" and value > MOST_TASKS:
             raise TopologyError(
@@ -45,6 +47,7 @@ def check_positive(operator: str, option: str, value: Any) -> int:
 
 
 def check_wait(operator: str, value: Any) -> float:
+    """Return the value. Raises TopologyError unless it is a number of milliseconds."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
         return value
     raise TopologyError(
@@ -54,6 +57,7 @@ def check_wait(operator: str, value: Any) -> float:
 
 
 def check_flag(operator: str, option: str, value: Any) -> bool:
+    """Return the value. Raises TopologyError unless it is True or False."""
     if isinstance(value, bool):
         return value
     raise TopologyError(
@@ -62,6 +66,7 @@ def check_flag(operator: str, option: str, value: Any) -> bool:
 
 
 def check_choice(operator: str, option: str, choices: type[_Choice], value: Any) -> _Choice:
+    """Return the choice of this value. Raises TopologyError, with the closest one, if there is none."""
     try:
         return choices(value)
     except (ValueError, TypeError):
@@ -70,6 +75,7 @@ def check_choice(operator: str, option: str, choices: type[_Choice], value: Any)
 
 
 def check_grouping(operator: str, grouping: Any) -> Grouping:
+    """Return the grouping. Raises TopologyError unless it is one that a topology can have."""
     complete = all(hasattr(grouping, attribute) for attribute in ("name", "keyed", "bind"))
     if complete and not isinstance(grouping, type):
         if getattr(grouping, "simulation_only", False):
@@ -87,11 +93,13 @@ def check_grouping(operator: str, grouping: Any) -> Grouping:
 
 
 def check_source(operator: str, source: Any) -> None:
+    """Raise TopologyError unless this has the members of ``Source``."""
     _check_connector(operator, source, "source", ("splits", "open", "replayable"), "from_iterable(…)")
     _check_calls(operator, source, {"splits": "tasks", "open": "start"})
 
 
 def check_sink(operator: str, sink: Any) -> None:
+    """Raise TopologyError unless this has the members of ``Sink``."""
     if callable(sink) and not isinstance(sink, type) and not hasattr(sink, "open"):
         name = getattr(sink, "__name__", type(sink).__name__)
         shown = name if name.isidentifier() else "f"
@@ -127,6 +135,7 @@ def _check_connector(operator: str, connector: Any, what: str, interface: tuple[
 
 
 def check_concurrency(operator: str, value: Any, asynchronous: bool) -> int:
+    """Return the value. Raises TopologyError if the function is not async, or the value not positive."""
     if not asynchronous:
         raise TopologyError(
             f"concurrency is for async functions only: operator={operator} concurrency={shorten(value)}: "

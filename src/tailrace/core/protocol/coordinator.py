@@ -64,6 +64,8 @@ STABLE_NS = 60 * SECOND_NS
 
 
 class Phase(Enum):
+    """The state of a run, as the coordinator sees it."""
+
     STARTING = "starting"  # not all workers have been ready yet
     RUNNING = "running"
     LEAVING = "leaving"  # the run is complete or has failed; workers are told to exit
@@ -71,6 +73,8 @@ class Phase(Enum):
 
 
 class WorkerState(Enum):
+    """The state of a worker, as the coordinator sees it."""
+
     STARTING = "starting"  # no process has registered for this epoch
     OPENING = "opening"  # registered, opens its tasks
     READY = "ready"

@@ -213,6 +213,8 @@ ToWorker = Assign | Members | Recover | Committed | Flush | Barrier | Drain | Te
 
 @dataclass(frozen=True)
 class StartWorker:
+    """Start a process for this worker, with this epoch."""
+
     worker: int
     epoch: int
 
@@ -228,6 +230,8 @@ class Abandon:
 
 @dataclass(frozen=True)
 class Send:
+    """Send a message to this worker, if it still has this epoch."""
+
     worker: int
     epoch: int
     message: ToWorker

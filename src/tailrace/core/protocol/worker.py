@@ -11,6 +11,8 @@ from tailrace.core.protocol.sightings import Sightings
 
 
 class Life(Enum):
+    """The state of a worker, as the worker itself sees it."""
+
     REGISTERING = "registering"
     OPENING = "opening"
     RUNNING = "running"
@@ -47,6 +49,8 @@ class Reply:
 
 @dataclass(frozen=True)
 class Exit:
+    """End this process."""
+
     reason: str
 
 

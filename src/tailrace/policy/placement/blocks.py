@@ -89,6 +89,7 @@ class BlockGraph:
 
 
 def overload(loads: Sequence[float], limits: Sequence[float]) -> float:
+    """By how much loads exceed their limits, in all."""
     return sum(load - limit for load, limit in zip(loads, limits, strict=True) if load > limit)
 
 

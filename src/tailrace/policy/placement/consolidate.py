@@ -44,6 +44,8 @@ def _heaviest_free(blocks: BlockGraph, block: int, visited: list[bool], room: fl
 
 
 class Level(NamedTuple):
+    """A block graph after a consolidation, and how its blocks were joined."""
+
     blocks: BlockGraph
     parents: list[tuple[int, ...]]  # for each block, its blocks on the level below
 

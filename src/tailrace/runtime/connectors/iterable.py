@@ -113,6 +113,7 @@ def check_splitter(values: Any, connector: str) -> None:
 
 
 def split_names(tasks: int) -> list[str]:
+    """Names of as many splits as there are tasks. ``split_numbers`` reads them."""
     return [f"{index}/{tasks}" for index in range(tasks)]
 
 

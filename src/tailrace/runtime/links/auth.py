@@ -42,6 +42,7 @@ TIMEOUT_S = 5.0
 
 
 def new_secret() -> bytes:
+    """A secret for one run."""
     return secrets.token_bytes(32)
 
 
@@ -168,6 +169,7 @@ def _receive_json(connection: Connection, seal: Seal) -> dict[str, Any]:
 
 
 def receive_exactly(connection: Connection, count: int) -> bytes:
+    """Receive so many bytes. Raises ProtocolError if the connection ends before."""
     data = bytearray()
     while len(data) < count:
         piece = connection.recv(count - len(data))
@@ -191,6 +193,7 @@ BUFFER_BYTES = 128 << 10
 
 
 def tune(connection: socket.socket) -> None:
+    """Set the options that all connections of a run have: no delay, small buffers, keep-alives."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)

@@ -126,6 +126,7 @@ class ChannelWriter(Protocol):
 
 
 def writer_of(channel: Channel) -> ChannelWriter:
+    """The writer for the sending end of a channel: through its ring if it has one."""
     channel.connection.setblocking(False)
     if channel.ring is not None:
         return RingWriter(channel.connection, channel.ring)

@@ -109,6 +109,8 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Logs:
+    """Lines that a worker has logged or printed, and how many it had to drop."""
+
     lines: list[LogLine]
     dropped: int
 
@@ -141,6 +143,8 @@ class SinkCall:
 
 @dataclass(frozen=True)
 class SinkReply:
+    """The answer of a sink's driver side to the ``SinkCall`` of this number."""
+
     call: int
     reply: Any
     error: Exception | None

@@ -48,11 +48,13 @@ cost of encoding them."""
 
 
 def check_size(payload: bytes) -> None:
+    """Raise ProtocolError if the payload is too large for a frame."""
     if len(payload) > MAX_FRAME:
         raise ProtocolError(f"frame too large: bytes={len(payload)} limit={MAX_FRAME}; is one tuple that big?")
 
 
 def frame(kind: int, number: int, payload: bytes, seal: Seal | None = None) -> bytes:
+    """The bytes of a frame: header, payload, and a seal if the connection has seals."""
     check_size(payload)
     length = len(payload) + HEADER.size - LENGTH_BYTES
     if seal is None:

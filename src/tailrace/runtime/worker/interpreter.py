@@ -49,6 +49,7 @@ def arm_watchdog(seconds: float) -> None:
 
 
 def disarm_watchdog() -> None:
+    """Stop the watchdog that ends a worker whose interpreter does not run."""
     faulthandler.cancel_dump_traceback_later()
 
 

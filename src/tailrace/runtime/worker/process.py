@@ -389,6 +389,7 @@ def _rank(kind: Kind) -> int:
 
 
 def orphaned() -> None:
+    """End this process at once: its driver is gone."""
     sweep_own()
     os._exit(EXIT_ORPHANED)
 

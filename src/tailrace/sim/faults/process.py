@@ -568,6 +568,7 @@ class SimWorker:
 
 
 def ready(task: SourceTask) -> bool:
+    """Whether it is time for a source to read."""
     ready_ns = task.ready_ns
     return ready_ns is not None and ready_ns <= task.clock()
 

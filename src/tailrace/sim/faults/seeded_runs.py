@@ -103,6 +103,7 @@ class Scenario:
 
 
 def scenario_of(rng: Random) -> Scenario:
+    """Draw a scenario."""
     shape = rng.randrange(len(SHAPES))
     case = case_of(shape, rng.choice([2, 3]), rng.choice([6, 12, 20]))
     network = Network(

@@ -74,6 +74,7 @@ class SimSink:
 
 
 def mark(name: str) -> Callable[[Row], Row]:
+    """Adds a name to a row."""
     return lambda row: (*row, name)
 
 
@@ -88,14 +89,17 @@ def several(name: str) -> Callable[[Row], list[Row]]:
 
 
 def batch(name: str) -> Callable[[list[Row]], list[Row]]:
+    """Adds a name to each row of a batch."""
     return lambda rows: [(*row, name) for row in rows]
 
 
 def keep(row: Row) -> bool:
+    """A filter that drops a quarter of all rows."""
     return int(row[2]) % 4 != 1
 
 
 def key(row: Row) -> int:
+    """One of five keys."""
     return int(row[2]) % 5
 
 
@@ -224,6 +228,7 @@ class Case:
 
 @cache
 def case_of(shape: int, workers: int, roots: int) -> Case:
+    """The topology of this shape, its plan, and the rows that it must lead to."""
     topology = Topology(SHAPES[shape].__name__.strip("_"))
     SHAPES[shape](topology, roots)
     topology.validate()

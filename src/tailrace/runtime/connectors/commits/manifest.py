@@ -25,6 +25,8 @@ _DIGEST_BYTES = 32
 
 @dataclass(frozen=True)
 class Manifest:
+    """The content of one commit: a data file, and the entries of its rows."""
+
     job_id: str
     data: str | None  # name of the data file; None if the commit had no rows
     rows: int
@@ -40,6 +42,7 @@ class Manifest:
 
 
 def encode(manifest: Manifest) -> bytes:
+    """The bytes of a manifest's file: a line of JSON, columns of entries, and a digest."""
     splits: dict[str, int] = {}
     indices = [splits.setdefault(entry.split, len(splits)) for entry in manifest.entries]
     header = {

@@ -42,6 +42,7 @@ def sink_faults_of(seed: int) -> SinkFaults:
 
 
 def bring_about(faults: SinkFaults, cluster: Cluster, case: Case) -> OtherRun:
+    """Prepare the cluster for these faults. Returns the other run, which acts at its times."""
     if faults.plans:
         plans = (case.plan, *case.other_sinks)
         cluster.later_plans = [plans[number] for number in faults.plans]
