@@ -3,6 +3,9 @@
 - ``runs``: topologies on real worker processes: small functions, rows read back, kills, drivers as scripts.
 - ``tasks``: a small plan, and tasks of the core assembled from it, without a worker.
 - ``neighbours``: what surrounds a task in a worker, without a worker: no other tasks, runners that the test steps.
+- ``counting_server``: an HTTP service in a process of its own, which counts its requests.
+- ``http_calls``: calls of that service: a class for an operator, and a process that calls as a task of a query does.
+- ``limits``: a limit and its clients on virtual time, without processes.
 - ``connectors``: a source and a sink for topologies that never run.
 - ``spark``: Spark sessions and clusters, and the processes behind them.
 - ``data_sources``: PySpark data sources that count and remember.
