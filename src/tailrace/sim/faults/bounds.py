@@ -165,8 +165,8 @@ class Gates:
             process.cluster.engine.after(bounds.rng.randrange(1, 4) * MS, retry)
 
     def validate(self, task: Task) -> None:
-        """A lane holds what makes it full and what comes of one piece of work. What a half releases is up to its line,
-        and of hedges there are as many as are due."""
+        """A lane holds what makes it full and what comes of one piece of work. A feedback sender may release all that
+        it holds, and a source as many hedges as are due."""
         most = self.room.lane + AT_ONCE
         for lane in task.lanes if not isinstance(task, SourceTask) else ():
             if len(lane.bundles) >= most and not isinstance(lane, FeedbackLane):

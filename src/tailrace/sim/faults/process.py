@@ -361,7 +361,7 @@ class SimWorker:
         store, crash = self.cluster.store, self.cluster.maybe_crash(self)
         place = SinkTask("job", sink, task, self.epoch, self.first_epoch)
         if store.on_driver:
-            return DriverWriter(store.half(sink), place, crash, lambda: self.cluster.hears(self))
+            return DriverWriter(store.driver_side(sink), place, crash, lambda: self.cluster.hears(self))
         return StoreWriter(store, place, crash)
 
     def commit(self, task: Task) -> None:

@@ -71,10 +71,10 @@ class OtherRun:
         entries = [Entry(self._split, offset, offset) for offset in range(self.times)]
         rows = [self._row(offset) for offset in range(self.times)]
         for sink in self._sinks:
-            half = self._cluster.store.half(sink)
+            driver_side = self._cluster.store.driver_side(sink)
             place = SinkTask(JOB, sink, 0, self.times, 1)
-            half.recover(place, {})
-            half.commit(place, rows, entries, {})
+            driver_side.recover(place, {})
+            driver_side.commit(place, rows, entries, {})
 
     def wrong(self, sink: str) -> Counter[Row]:
         """Remove the rows of this run from a sink. Returns those that are missing or doubled."""

@@ -27,7 +27,7 @@ class Store:
         self._entries: dict[tuple[str, int], list[Entry]] = {}
         self._epochs: dict[tuple[str, int], int] = {}
         self._first_epochs: dict[str, int] = {}  # of the newest run, by sink
-        self._halves: dict[str, DriverRows] = {}
+        self._driver_sides: dict[str, DriverRows] = {}
 
     def fence(self, place: SinkTask) -> None:
         """Fence lower epochs of the task, and earlier runs of all tasks, whose rows may now come to other tasks."""
@@ -58,9 +58,9 @@ class Store:
         own = self._entries.get((place.operator, place.task), [])
         self._entries[place.operator, place.task] = [e for e in own if e.offset >= prefixes.get(e.split, 0)]
 
-    def half(self, sink: str) -> DriverRows:
+    def driver_side(self, sink: str) -> DriverRows:
         """The driver side of a sink."""
-        return self._halves.setdefault(sink, DriverRows(partial(self.show, sink)))
+        return self._driver_sides.setdefault(sink, DriverRows(partial(self.show, sink)))
 
 
 class StoreWriter:
@@ -102,9 +102,9 @@ class DriverWriter:
     commit_every_ns = 0
 
     def __init__(
-        self, half: DriverRows, place: SinkTask, after_commit: Callable[[], None], counts: Callable[[], bool]
+        self, driver_side: DriverRows, place: SinkTask, after_commit: Callable[[], None], counts: Callable[[], bool]
     ) -> None:
-        self._half = half
+        self._driver_side = driver_side
         self._place = place
         self._counts = counts
         self._rows: list[Row] = []
@@ -116,11 +116,11 @@ class DriverWriter:
 
     def recover(self, prefixes: Mapping[str, int]) -> Iterable[Entry]:
         self._check()
-        return self._half.recover(self._place, prefixes)
+        return self._driver_side.recover(self._place, prefixes)
 
     def commit(self, entries: Sequence[Entry]) -> None:
         self._check()
-        self._half.commit(self._place, self._rows, entries, self._prefixes)
+        self._driver_side.commit(self._place, self._rows, entries, self._prefixes)
         self._rows, self._prefixes = [], {}
         self._after_commit()
 
