@@ -21,6 +21,7 @@ from kit.pages import ROOT
 from tailrace import connector, policy, sim, testing
 
 SOURCE = ROOT / "src" / "tailrace"
+LABORATORY = ROOT / "research" / "src" / "tailrace_research"
 
 ELSEWHERE = {
     "Topology.run",
@@ -121,9 +122,10 @@ def fragments(source: str) -> list[str]:
     return found
 
 
-def test_no_docstring_is_a_fragment() -> None:
-    paths = [path for path in sorted(SOURCE.rglob("*.py")) if not str(path.relative_to(SOURCE)).startswith(NOT_YET)]
-    found = [f"{path.relative_to(SOURCE)}: {one}" for path in paths for one in fragments(path.read_text("utf-8"))]
+@pytest.mark.parametrize("folder", [SOURCE, LABORATORY], ids=["tailrace", "research"])
+def test_no_docstring_is_a_fragment(folder: Path) -> None:
+    paths = [path for path in sorted(folder.rglob("*.py")) if not str(path.relative_to(folder)).startswith(NOT_YET)]
+    found = [f"{path.relative_to(folder)}: {one}" for path in paths for one in fragments(path.read_text("utf-8"))]
     assert paths and not found, "\n".join(found)
 
 

@@ -141,7 +141,7 @@ def tail(
     unit: float,
     baseline: str | None,
 ) -> None:
-    """What each technique does to the tail of latencies, live and simulated, beside the plain default.
+    """Measure what each technique does to the tail of latencies, live and simulated, beside the plain default.
 
     \b
       tailrace bench tail --json figures.json

@@ -49,7 +49,7 @@ def _check_figure(
 def _study_options(
     figures: list[str], streams: int, seeds: int
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """What the commands of all studies have in common."""
+    """Options that the commands of all studies have in common."""
     options = [
         click.option(
             "--testbed",

@@ -1,1 +1,1 @@
-"""What the papers report, run again: parameter grids on Spark, and reports of theirs beside ours."""
+"""The papers' experiments, run again: parameter grids on Spark, and reports of theirs beside ours."""

@@ -1,4 +1,4 @@
-"""What a study is: a grid of simulations, how its results are summed up, and what they are held against.
+"""A study: a grid of simulations, how its results are summed up, and what they are held against.
 
 A study is plain data and pure functions. It knows no Spark: its aggregation is SQL text, its cell function takes a
 dictionary of parameters and returns a dictionary of measures, and can run anywhere.
@@ -51,7 +51,7 @@ class Claim:
 
 
 class Drawn(Protocol):
-    """What a report needs of a figure: simulated ones and measured ones have it."""
+    """The part of a figure that a report needs: simulated ones and measured ones have it."""
 
     @property
     def name(self) -> str: ...

@@ -1,4 +1,4 @@
-"""What the processes of ``stress`` do, and the journal in which they write it down.
+"""The work of the processes of ``stress``, and the journal in which they write it down.
 
 The journal is memory that outlives any of them. A producer marks a number before and after its ``put``; a consumer
 marks it after it has checked the record and before it gives the record back. The journal therefore
@@ -69,7 +69,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class Work:
-    """What a process of the crowd works on."""
+    """The ring and the numbers that a process of the crowd works on."""
 
     path: Path
     kind: int

@@ -28,7 +28,7 @@ class Arrivals:
     cost_s: float  # of a row that is not slow
 
     def line(self, number: int, due_ns: int) -> str:
-        """What the feed sends: the row's number, when it is due by the machine's clock, what it costs, and its kind."""
+        """A line as the feed sends it: the row's number, when it is due by the machine's clock, cost and kind."""
         slow = self.slow[number]
         return f"{number},{due_ns},{self.cost_s * (SLOW_TIMES if slow else 1):.6f},{int(slow)}"
 

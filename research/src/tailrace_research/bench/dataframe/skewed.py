@@ -36,7 +36,7 @@ SIDES = {
 
 
 def draw_costs(rows: int, slots_s: float, seed: int = 7) -> list[float]:
-    """What each row costs, in seconds, in the order of the table. All together keep ``SLOTS`` busy for ``slots_s``."""
+    """The cost of each row, in seconds, in the order of the table. All together keep ``SLOTS`` busy for ``slots_s``."""
     rng = Random(seed)
     drawn = [rng.gauss(0, 1) for _ in range(rows)]
     ordered = [size for _, size in sorted((size + NOISE * rng.gauss(0, 1), size) for size in drawn)]

@@ -124,7 +124,7 @@ def _wait_for(feed: Feed, output: Output, arrivals: Arrivals) -> None:
 
 
 def figures(rows: list[dict[str, Any]]) -> Figures:
-    """Of rows that tell when they were due, begun, ended and visible. What is not said to be slow is of the others."""
+    """Figures of rows that tell when they were due, begun, ended and visible: of slow rows and of the others."""
     others, slow = ([row for row in rows if row["slow"] is kind] for kind in (False, True))
     lasted_s = (rows[-1]["due_ns"] - rows[0]["due_ns"]) / SECOND_NS
     worked_s = sum(row["ended_ns"] - row["began_ns"] for row in rows) / SECOND_NS

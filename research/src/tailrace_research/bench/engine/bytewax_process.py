@@ -25,7 +25,7 @@ BUCKETS = 16  # of `bundles`; few enough for long lists, enough for both process
 
 
 class Stopwatch:
-    """What this process saw: the first poll, the last write, and how many updates were written."""
+    """The times of this process: its first poll and last write, and how many updates it wrote."""
 
     def __init__(self) -> None:
         self.first_ns = 0

@@ -1,4 +1,4 @@
-"""What encryption costs: three hops over TCP, encrypted and in clear, in turns.
+"""The cost of encryption: three hops over TCP, encrypted and in clear, in turns.
 
 On loopback, where frames in clear carry no seals, and between two machines, which are network namespaces of this one
 (root, iproute2), where they do. ``python -m tailrace_research.bench.engine.encrypted_hops``

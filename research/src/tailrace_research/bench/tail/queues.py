@@ -124,6 +124,6 @@ def _in_words(key: str, queues: str, result: Result) -> str:
 
 CUTS = {"delay": "delay", "p99": "p99", "p99.9": "p999"}
 CUT_BY = {NAME: SHARED, f"{NAME}_node": NODE}
-"""What the keys of the figures begin with that compare each kind of shared queue with queues of their own."""
+"""Beginnings of the keys of figures that compare each kind of shared queue with queues of their own."""
 
 SHARED_QUEUE = Row(NAME, contests, conclude, table)

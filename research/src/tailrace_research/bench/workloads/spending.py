@@ -51,7 +51,7 @@ class Means(Protocol):
         ...
 
     def open(self) -> Spend:
-        """What spends the work of one task."""
+        """Make the object that spends the work of one task."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What OSG measured on its prototype (Middleware 2016), generated: MENTION and REACH.
+"""The workloads of OSG's prototype (Middleware 2016), generated: MENTION and REACH.
 
 The datasets are not to be had. These have their sizes, ranges and means: see the constants. A unit stands for a
 millisecond of the paper's.
@@ -81,7 +81,7 @@ def reach_ns(unit_ns: int, most_users: int, users: int) -> int:
 
 
 def walk_unit_ns(means: Means, seed: int, folder: str) -> int:
-    """What a unit takes here where walks are all of the cost: the mean over walks from some authors."""
+    """The time of a unit here where walks are all of the cost: the mean over walks from some authors."""
     walk = prepare_walks(means, seed, folder).open()
     some = Random(f"{seed} walks").sample(range(USERS), SOME_WALKS)
     began_ns = means.clock()

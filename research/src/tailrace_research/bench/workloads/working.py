@@ -1,4 +1,4 @@
-"""What the tasks of a workload do: spend the work of each tuple, and write down when.
+"""Tasks of a workload: they spend the work of each tuple, and write down when.
 
 Notes stay in memory and go to a file a task when it is closed, so that measuring costs a microsecond a tuple.
 """
@@ -56,7 +56,7 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Work:
-    """What an operator does with the body of a tuple. Whatever a task is slow by, it is slow at everything."""
+    """The work of an operator on the body of a tuple. Whatever a task is slow by, it is slow at everything."""
 
     cost_ns: Callable[[Any], int]
     result: Callable[[Any], Any]
@@ -93,7 +93,7 @@ class Working:
         _write(self._work.folder, "executed", self._operator, self._task, self._epoch, self._notes)
 
     def _ask(self, body: Any) -> tuple[int, int]:
-        """What a tuple costs, and what has been spent of that to find it out."""
+        """The cost of a tuple, and how much of it has been spent to find it out."""
         return self._work.cost_ns(body), 0
 
     def _stall(self, index: int) -> float:

@@ -35,7 +35,7 @@ LARGE_AND_SMALL = (FULL, FULL, FULL, FULL, HALF)
 
 @dataclass(frozen=True)
 class Technique:
-    """What is changed against the default: shuffle grouping, a queue for each task, no replay."""
+    """A change against the default: shuffle grouping, a queue for each task, no hedging."""
 
     grouping: Grouping = shuffle()  # noqa: RUF009, a frozen value
     replay: HedgeRule | None = None

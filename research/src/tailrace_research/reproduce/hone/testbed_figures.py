@@ -19,7 +19,7 @@ LABELS = {"none": "no scheduler", "round_robin": "round robin", "lbf": "LBF, eve
 
 MEAN_CUT, BEST_CUT, BEST_INTERVAL = 0.787, 0.922, 120
 WORDS_CUT = 0.849
-"""What the paper says of Figs. 10 and 13. Its best of Fig. 10 is at the lowest rate and this interval."""
+"""The paper's words on Figs. 10 and 13. Its best of Fig. 10 is at the lowest rate and this interval."""
 
 NOTES = ["medians of repeats; flat lines: without a signal", "dashed: added here"]
 

@@ -67,7 +67,7 @@ USE_CASES: Mapping[str, tuple[Callable[[Draw], Workload], float, int]] = {
     "mention": (mention, 7.0, MS // 2),
     "reach": (reaching, 20.0, MS // 5),
 }
-"""What makes the stream, the mean cost of a tuple in units, and a unit."""
+"""By workload: the function that makes the stream, the mean cost of a tuple in units, and a unit."""
 
 INSTANCES = (2, 4, 8)
 USE_CASE_S = 7.0

@@ -66,7 +66,7 @@ def change_claims(window: int, their_window: int, rows: Sequence[Row]) -> list[C
 
 
 def _measured(rows: Sequence[Row]) -> dict[str, str]:
-    """Of ``NAMES``."""
+    """The techniques of ``NAMES`` that were measured."""
     measured = {row["technique"] for row in rows}
     return {policy: name for policy, name in NAMES.items() if policy in measured}
 

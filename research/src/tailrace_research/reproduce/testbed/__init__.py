@@ -1,1 +1,1 @@
-"""What the papers measured on testbeds, measured on worker processes of this machine."""
+"""The papers' testbed measurements, made again on worker processes of this machine."""

@@ -1,4 +1,4 @@
-"""What a testbed is: a paper's measurements again, on worker processes of this machine.
+"""A testbed: a paper's measurements again, on worker processes of this machine.
 
 A *trial* is one live run: a point of an experiment under a technique. The trials of a figure take turns, repeat by
 repeat, and each repeat draws another stream. Its samples are summed up into rows like those of simulations, so that

@@ -51,7 +51,7 @@ class Bursts:
 
     @property
     def tuple_bytes(self) -> int:
-        """What a tuple takes on the link, in a parcel of its own."""
+        """The bytes that a tuple takes on the link, in a parcel of its own."""
         item = (1 << 16, 1 << 50, bytes(BODY_BYTES))
         return len(encode([(1 << 20, 1, 1 << 16, 1 << 63, None, [item])]))
 

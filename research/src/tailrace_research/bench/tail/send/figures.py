@@ -1,4 +1,4 @@
-"""What the parts of the row about send schedulers share: the stream, its figures, and their layout."""
+"""Shared by the parts of the row about send schedulers: the stream, its figures, and their layout."""
 
 from __future__ import annotations
 
