@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import tailrace as tr
 from kit.runs import (
     assert_prefixes,
     await_recovery,
+    finish,
     homes,
     kill,
     read_jsonl,
@@ -109,6 +111,45 @@ def test_the_source(tmp_path: Path) -> None:
         progress = stop(run)
     assert_prefixes(read(), 1, 1500)
     assert restarts(progress)[victim] == 3
+
+
+LONG_CALLS = 60
+CALLED = 16
+"""Records that are under way at the kill: each task has one."""
+
+
+def test_long_calls_are_made_twice_at_most_after_one_kill(tmp_path: Path) -> None:
+    """Tasks in long calls find the links to the dead worker broken one after another, when it has been replaced."""
+    log, recovered = tmp_path / "calls", tmp_path / "recovered"
+
+    def call(number: int) -> int:
+        with log.open("a") as file:
+            file.write(f"{number}\n")
+        while not recovered.exists():
+            time.sleep(0.02)
+        time.sleep(0.1 + number % CALLED * 0.05)
+        return number
+
+    rows = tr.to_list()
+    topology = tr.Topology("long-calls")
+    numbers = topology.source("numbers", tr.from_iterable(range(LONG_CALLS)))
+    numbers.map("call", call, tasks=CALLED, kind="blocking").sink("out", rows)
+    with running(topology, workers=WORKERS, max_pending=CALLED, heartbeat_timeout_s=60) as run:
+        wait_until(lambda: log.exists() and len(_calls(log)) == CALLED, 60, "a call in each task")
+        kill(run, homes(topology, WORKERS, "numbers")[0])
+        await_recovery(run)
+        recovered.touch()
+        progress = finish(run)
+    calls = Counter(_calls(log))
+    assert sorted(rows.values) == sorted(calls) == list(range(LONG_CALLS))
+    assert progress["recoveries"] == 1
+    assert calls.total() <= LONG_CALLS + CALLED
+    assert max(calls.values()) <= 2
+
+
+def _calls(log: Path) -> list[int]:
+    """The records that were called, as often as they were; without a line that is still being written."""
+    return [int(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def test_two_at_once(tmp_path: Path) -> None:
