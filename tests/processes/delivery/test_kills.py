@@ -125,7 +125,7 @@ def test_long_calls_are_made_twice_at_most_after_one_kill(tmp_path: Path) -> Non
     def call(number: int) -> int:
         with log.open("a") as file:
             file.write(f"{number}\n")
-        while not recovered.exists():
+        while number >= CALLED and not recovered.exists():  # those before it have each task make its links
             time.sleep(0.02)
         time.sleep(0.1 + number % CALLED * 0.05)
         return number
@@ -135,7 +135,7 @@ def test_long_calls_are_made_twice_at_most_after_one_kill(tmp_path: Path) -> Non
     numbers = topology.source("numbers", tr.from_iterable(range(LONG_CALLS)))
     numbers.map("call", call, tasks=CALLED, kind="blocking").sink("out", rows)
     with running(topology, workers=WORKERS, max_pending=CALLED, heartbeat_timeout_s=60) as run:
-        wait_until(lambda: log.exists() and len(_calls(log)) == CALLED, 60, "a call in each task")
+        wait_until(lambda: log.exists() and len(_calls(log)) == 2 * CALLED, 60, "a long call in each task")
         kill(run, homes(topology, WORKERS, "numbers")[0])
         await_recovery(run)
         recovered.touch()
