@@ -129,8 +129,15 @@ class _Client:
     def released(self, cost: float, used: float | None) -> None:
         if self._closed:
             return
-        self._holder.ended(cost, None if used is None else self._checked(used, "settle"))
-        self._turn()
+        try:
+            units = None if used is None else self._checked(used, "settle")
+        except OptionError:
+            self._holder.ended(cost, None)
+            raise
+        else:
+            self._holder.ended(cost, units)
+        finally:
+            self._turn()
 
     async def close(self) -> None:
         self._closed = True

@@ -356,14 +356,17 @@ def test_calls_that_are_given_up_leave_what_they_waited_for(server: LimitServer)
     within(30, work)
 
 
-def test_a_cost_that_is_no_number_is_refused(server: LimitServer) -> None:
+def test_a_cost_that_is_no_number_is_refused_and_its_permit_comes_back(server: LimitServer) -> None:
+    limit = tr.limit("api", per_s=500, concurrency=1)
+
     async def work() -> None:
-        client = open_limit(API, limit_address(API))
+        client = open_limit(limit, limit_address(limit))
         with pytest.raises(OptionError, match="not a cost: limit=api cost=-1: does the limit's cost= function return"):
             await client.acquire(-1)
         permit = await client.acquire(1.0)
         with pytest.raises(OptionError, match="not a cost: limit=api settle=nan"):
             permit.release(float("nan"))
+        (await client.acquire(1.0)).release()
         await client.close()
 
     within(30, work)
