@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.calls import Calls
+from tailrace.errors import OptionError
 from tailrace.runtime.calls.journal_folder import prepare_journal
 from tailrace.runtime.calls.limit_server import LimitAddress, limit_address
 from tailrace.runtime.driver.run_journals import warn_of_local_journal
@@ -57,7 +58,13 @@ def _find_journal(session: Any, name: str, options: Calls) -> Path | None:
     if options.journal is None:
         return None
     if is_connect(session):
-        return Path(options.journal)
+        folder = Path(options.journal)
+        if not folder.is_absolute():
+            raise OptionError(
+                "a relative path means another folder to each task of Spark Connect: "
+                f"journal={folder}: did you mean {folder.absolute()}, and do all executors see it?"
+            )
+        return folder
     folder = prepare_journal(options.journal, owner_of(name))
     warn_of_local_journal(folder, len(hosts_of(session)))
     return folder
