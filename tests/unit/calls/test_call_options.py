@@ -50,6 +50,7 @@ def test_a_wrong_option_is_an_error_at_once(given: dict[str, Any], text: str) ->
         ("api", {"per_minute": float("inf")}, "not a rate: limit=api per_minute=inf"),
         ("api", {"concurrency": 0.5}, "concurrency is not a positive integer: limit=api concurrency=0.5"),
         ("api", {"concurrency": 5, "cost": len}, "cost without a rate: limit=api"),
+        ("api", {"per_s": 5, "tasks": 0}, "tasks is not a positive integer: limit=api tasks=0: is it how"),
         ("api", {"per_s": 5, "cost": 7}, "cost is not a function: limit=api cost=7"),
         ("api", {"per_s": 5, "settle": len}, "settle without cost: limit=api"),
     ],
