@@ -6,6 +6,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from tailrace.calls.limit import Limit
@@ -36,6 +37,10 @@ class SimulatedClient:
     waits_ns: list[int] = field(default_factory=list)
     to_driver_ns: int = 0  # when the last message arrives: none overtakes another
     to_client_ns: int = 0
+    connection: int = 0  # messages of an earlier one are lost
+    connected: bool = False  # from the first message on
+    said: int = 0  # calls under way when it asked for the connection
+    running: int = 0  # calls that began on this connection
 
 
 class LimitSimulation:
@@ -73,6 +78,7 @@ class LimitSimulation:
         for number in range(clients):
             ahead_ns = self.rng.randrange(-SECOND_NS, SECOND_NS)
             self.clients.append(SimulatedClient(number, Holder(limit), ahead_ns))
+            self.clients[-1].holder.disconnected()
             self.shared.join(number, 0, self.now_ns)
         self._step()
 
@@ -112,6 +118,32 @@ class LimitSimulation:
             self.clients[client].held_up_until_ns = self.now_ns + int(for_s * SECOND_NS)
 
         self.at(s, hold)
+
+    def cut(self, s: float, client: int, for_s: float, joins_s: float = 0.0) -> None:
+        """The connection of a client is lost. After ``for_s`` it asks for another, which takes ``joins_s``."""
+        one = self.clients[client]
+
+        def lose() -> None:
+            if one.alive and one.connected:
+                one.connected = False
+                one.connection += 1
+                one.holder.disconnected()
+                self.under_way -= one.running  # the driver grants their permits to others
+                one.running = 0
+                self._leave(client)
+                self._post(self.now_ns + int(for_s * SECOND_NS), ask)
+
+        def ask() -> None:
+            said = one.holder.in_use
+            self._post(self.now_ns + int(joins_s * SECOND_NS), lambda: join(said))
+
+        def join(said: int) -> None:
+            if one.alive:
+                one.said = said
+                self.shared.join(client, said, self.now_ns)
+                self._step()
+
+        self.at(s, lose)
 
     def run(self, until_s: float) -> None:
         until_ns = self.begun_ns + int(until_s * SECOND_NS)
@@ -175,20 +207,25 @@ class LimitSimulation:
         for waiting in client.holder.startable(now_ns):
             client.waits_ns.append(self.now_ns - client.starts.pop(waiting))
             self._use(client, waiting.cost, self._then.pop(waiting))
-        request = client.holder.request(now_ns)
+        request = client.holder.request(now_ns) if client.connected else None
         if request is not None:
+            connection = client.connection
             client.to_driver_ns = max(client.to_driver_ns, self.now_ns + self._delay_ns())
-            self._post(client.to_driver_ns, lambda: self._handle(client, request))
+            self._post(client.to_driver_ns, lambda: self._handle(client, connection, request))
 
     def _use(self, client: SimulatedClient, cost: float, then: Callable[[], None] | None) -> None:
         self.uses.append((self.now_ns, cost))
         client.used += 1
+        client.running += 1
+        connection = client.connection
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         retry_after_s = self._service(self.now_ns)
 
         def end() -> None:
-            self.under_way -= 1
+            if connection == client.connection:
+                client.running -= 1
+                self.under_way -= 1
             finish()
 
         def finish() -> None:
@@ -203,21 +240,22 @@ class LimitSimulation:
 
         self._post(self.now_ns + int(self.rng.uniform(0.5, 1.5) * self._call_ns), end)
 
-    def _handle(self, client: SimulatedClient, request: Request) -> None:
+    def _handle(self, client: SimulatedClient, connection: int, request: Request) -> None:
         self.messages += 1
-        if client.number in self.shared._told:
+        if client.number in self.shared._told and connection == client.connection:
             self.shared.handle(client.number, request, self.now_ns)
             self._step()
 
     def _leave(self, client: int) -> None:
-        self.shared.leave(client, self.now_ns)
-        self._step()
+        if client in self.shared._told:
+            self.shared.leave(client, self.now_ns)
+            self._step()
 
     def _step(self) -> None:
         for number, reply in self.shared.step(self.now_ns):
             client = self.clients[number]
             client.to_client_ns = max(client.to_client_ns, self.now_ns + self._delay_ns())
-            self._post(client.to_client_ns, lambda client=client, reply=reply: self._replied(client, reply))
+            self._post(client.to_client_ns, partial(self._replied, client, client.connection, reply))
         next_ns = self.shared.next_ns
         if next_ns is not None and (self._planned_ns is None or next_ns < self._planned_ns):
             self._planned_ns = next_ns
@@ -228,8 +266,16 @@ class LimitSimulation:
             self._planned_ns = None
             self._step()
 
-    def _replied(self, client: SimulatedClient, reply: Reply) -> None:
+    def _replied(self, client: SimulatedClient, connection: int, reply: Reply) -> None:
         self.messages += 1
-        if not self._later(client, lambda: self._replied(client, reply)):
-            client.holder.replied(reply, self.now_ns + client.ahead_ns)
-            self._turn(client)
+        if connection != client.connection:
+            return
+        if self._later(client, lambda: self._replied(client, connection, reply)):
+            return
+        now_ns = self.now_ns + client.ahead_ns
+        if client.connected:
+            client.holder.replied(reply, now_ns)
+        else:
+            client.connected = True
+            client.holder.connected(client.said, reply.now_ns, now_ns)
+        self._turn(client)

@@ -22,6 +22,7 @@ class Limit:
     concurrency: int | None = None
     cost: Callable[..., float] | None = None
     settle: Callable[..., float] | None = None
+    tasks: int | None = None
 
 
 def limit(
@@ -32,6 +33,7 @@ def limit(
     concurrency: int | None = None,
     cost: Callable[..., float] | None = None,
     settle: Callable[..., float] | None = None,
+    tasks: int | None = None,
 ) -> Limit:
     """Declare a limit that all workers of a run, and all tasks of a query, keep together.
 
@@ -46,6 +48,8 @@ def limit(
         cost: a function of the arguments of a call that says how many units it will use. Without it each uses one.
         settle: a function of the result, then the arguments, that says how many units the call has really used, such
             as the tokens that a model reports. The difference to ``cost`` is given back or charged.
+        tasks: for Spark Connect, where tasks cannot share the limit: how many run at once, those of all steps and
+            queries that use it counted together. Each keeps its part. Without it, the slots that Spark's settings tell.
 
     Example:
         >>> tr.limit("geocoder", per_s=50, concurrency=8).per_s
@@ -77,4 +81,8 @@ def limit(
         raise OptionError(f"cost without a rate: limit={name}: did you forget per_s=… or per_minute=…?")
     if settle is not None and cost is None:
         raise OptionError(f"settle without cost: limit={name}: did you forget cost=…, what a call uses at first?")
-    return Limit(name, per_s, per_minute, concurrency, cost, settle)
+    if tasks is not None and not (is_whole(tasks) and tasks >= 1):
+        raise OptionError(
+            f"tasks is not a positive integer: limit={name} tasks={shorten(tasks)}: is it how many run at once?"
+        )
+    return Limit(name, per_s, per_minute, concurrency, cost, settle, tasks)

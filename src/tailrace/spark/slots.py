@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 from tailrace.errors import OptionError
 
+UNLIMITED = (1 << 31) - 1
+"""What Spark says of a number that has no limit."""
+
 _LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
 
@@ -24,6 +27,23 @@ def total_slots(master: str, conf: Mapping[str, str], processors: int) -> int | 
     executors = _executors(master, conf, processors)
     cpus = float(conf.get("spark.task.cpus", "1"))
     return None if executors is None else executors.number * int(executors.cores / cpus)
+
+
+def most_slots(master: str, conf: Mapping[str, str], processors: int | None) -> int | None:
+    """The slots that the application has, or may grow to; None if that is not known.
+
+    ``processors``: of the driver's machine; None if that is another one, of which nothing is known.
+    """
+    local = _LOCAL.fullmatch(master)
+    if local and local[1] == "*" and processors is None:
+        return None
+    most = conf.get("spark.dynamicAllocation.maxExecutors")
+    if is_local(master) or conf.get("spark.dynamicAllocation.enabled", "false") != "true" or most is None:
+        return total_slots(master, conf, processors or 1)
+    cores = conf.get("spark.executor.cores", None if master.startswith("spark://") else "1")
+    if cores is None or int(most) == UNLIMITED:
+        return None
+    return int(most) * int(int(cores) / float(conf.get("spark.task.cpus", "1")))
 
 
 def executors_wanted(master: str, conf: Mapping[str, str]) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import kit.http_calls
 import tailrace as tr
 from kit.counting_server import await_use, counts_of, refuse, service
+from tailrace.runtime.calls.limit_client import open_limit
 from tailrace.runtime.calls.limit_server import limit_address
 from tailrace.testing.processes import wait_until
 
@@ -51,6 +53,46 @@ def test_three_tasks_keep_and_use_a_limit_though_one_is_killed(per_s: int, concu
         await_use(port, per_s)
         counts = counts_of(port)
     counts.assert_kept(per_s)
+
+
+HOLDER = """
+import asyncio, pickle, sys
+from tailrace.runtime.calls.limit_client import open_limit
+
+async def hold(limit, address):
+    client = open_limit(limit, address)
+    permits = [await client.acquire(1.0) for _ in range(limit.concurrency)]
+    print("held", flush=True)
+    await asyncio.sleep(3600)
+
+asyncio.run(hold(*pickle.load(sys.stdin.buffer)))
+"""
+
+
+def test_permits_of_a_task_that_is_killed_come_back() -> None:
+    limit = tr.limit("held", concurrency=3)
+    address = limit_address(limit)
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdin is not None and holder.stdout is not None
+
+    async def take_all() -> None:
+        client = open_limit(limit, address)
+        taking = [asyncio.ensure_future(client.acquire(1.0)) for _ in range(3)]
+        taken, _ = await asyncio.wait(taking, timeout=0.5)
+        assert not taken
+        holder.kill()
+        await asyncio.wait_for(asyncio.gather(*taking), 30)
+        await client.close()
+
+    try:
+        holder.stdin.write(pickle.dumps((limit, address)))
+        holder.stdin.close()
+        assert holder.stdout.readline() == b"held\n"
+        asyncio.run(take_all())
+    finally:
+        holder.kill()
+        holder.wait(30)
+        holder.stdout.close()
 
 
 def test_a_service_that_refuses_calls_is_left_alone_and_then_used_again() -> None:

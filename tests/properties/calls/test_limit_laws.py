@@ -32,6 +32,7 @@ def troubles(draw: st.DrawFn) -> dict[str, Any]:
         "busy": draw(st.lists(st.tuples(which, st.integers(1, 20), TIMES), max_size=4)),
         "hedges": draw(st.lists(st.tuples(TIMES, which), max_size=20)),
         "kills": draw(st.lists(st.tuples(TIMES, which), max_size=3, unique_by=lambda kill: kill[1])),
+        "cuts": draw(st.lists(st.tuples(TIMES, which, st.floats(0, 1), st.floats(0, 0.1)), max_size=4)),
         "hold_ups": draw(st.lists(st.tuples(TIMES, which, st.floats(0, 1)), max_size=4)),
     }
 
@@ -48,6 +49,8 @@ def simulated(limit: Limit, trouble: dict[str, Any], **more: Any) -> LimitSimula
         simulation.hedge(at_s, client)
     for at_s, client in trouble["kills"]:
         simulation.kill(at_s, client)
+    for at_s, client, for_s, joins_s in trouble["cuts"]:
+        simulation.cut(at_s, client, for_s, joins_s)
     for at_s, client, for_s in trouble["hold_ups"]:
         simulation.hold_up(at_s, client, for_s)
     return simulation
@@ -76,7 +79,8 @@ def test_no_minute_has_more_than_the_limit(per_minute: float, trouble: dict[str,
 def test_no_more_calls_are_under_way_than_the_limit(
     concurrency: int, per_s: float | None, trouble: dict[str, Any]
 ) -> None:
-    """A call of a dead client ends with it, but the driver hears of its death some time later."""
+    """A call of a dead client ends with it, but the driver hears of its death some time later. Calls that were under
+    way when their connection was cut are not counted."""
     trouble["kills"] = []
     if per_s is None:  # calls that take no time would follow each other for ever, at one moment
         trouble["call_ns"] = 30 * MILLISECOND_NS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,8 @@ import tailrace as tr
         ({"hedge": 1}, "hedge is neither True nor False: hedge=1"),
         ({"limit": 50}, "not a limit: limit=50: did you mean tr.limit('name', per_s=…)?"),
         ({"journal": ""}, "not a folder: journal=''"),
+        ({"journal": "s3://bucket/answers"}, "not a folder: journal='s3://bucket/answers': results are"),
+        ({"journal": Path("gs://bucket/answers")}, "which object stores do not have: could it be a folder on"),
         ({"journal_key": "id"}, "journal_key without a journal: did you forget journal='folder'?"),
         ({"keep": True}, "keep without a journal"),
         ({"journal": "j", "journal_key": 3}, "not a column name: journal_key=3"),
@@ -47,6 +50,7 @@ def test_a_wrong_option_is_an_error_at_once(given: dict[str, Any], text: str) ->
         ("api", {"per_minute": float("inf")}, "not a rate: limit=api per_minute=inf"),
         ("api", {"concurrency": 0.5}, "concurrency is not a positive integer: limit=api concurrency=0.5"),
         ("api", {"concurrency": 5, "cost": len}, "cost without a rate: limit=api"),
+        ("api", {"per_s": 5, "tasks": 0}, "tasks is not a positive integer: limit=api tasks=0: is it how"),
         ("api", {"per_s": 5, "cost": 7}, "cost is not a function: limit=api cost=7"),
         ("api", {"per_s": 5, "settle": len}, "settle without cost: limit=api"),
     ],

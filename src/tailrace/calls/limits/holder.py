@@ -63,8 +63,11 @@ class Holder:
         self._debt = 0.0  # units used in advance, for which no grant has come yet
         self._asked: deque[float] = deque()  # costs that were asked for, and not granted yet
         self._asked_sum = 0.0
+        self._connected = True
         self._free = 0  # permits without a call
         self._excess = 0  # permits to be given back
+        self._old = 0  # calls that were under way when the driver was reached, and that it counts
+        self._uncounted = 0  # and that it does not count
         self.in_use = 0
         self._pending = 0  # permits that were asked for
         self._share = UNSHARED
@@ -129,7 +132,14 @@ class Holder:
     def ended(self, cost: float, used: float | None) -> None:
         """A call has ended. ``used``: the units that it has really used, if they are known."""
         if self._permitted:
-            if self.in_use + self._free > self._share:
+            if not self._connected:
+                pass  # the driver grants its permit to others
+            elif self._uncounted:
+                self._uncounted -= 1
+            elif self._old:  # the driver may have granted its permit to others, and counts it besides
+                self._old -= 1
+                self._excess += 1
+            elif self.in_use + self._free > self._share:
                 self._excess += 1
             else:
                 self._free += 1
@@ -162,13 +172,32 @@ class Holder:
         self._share, self._advance, self._busy, self.clients = reply.share, reply.advance, reply.busy, reply.clients
 
     def disconnected(self) -> None:
-        """The connection is gone, and with it what was granted and asked for. Calls that are under way go on."""
+        """The connection is gone, and with it what was granted and asked for. Calls that are under way go on.
+
+        Their permits are not used again: the driver grants them to others.
+        """
+        self._connected = False
         self._units.clear()
         self._asked.clear()
         self._asked_sum = 0.0
         self._late = Lateness()
-        self._free = self._pending = self._excess = 0
+        self._free = self._pending = self._excess = self._old = self._uncounted = 0
         self._share, self._advance, self._busy = UNSHARED, 0.0, False
+
+    def connected(self, said: int, sent_ns: int, now_ns: int) -> None:
+        """There is a new connection, on which a message has come. ``startable`` and ``request`` must follow.
+
+        Args:
+            said: the calls under way that the driver was told of, and counts. Their permits are given back when they
+                end, or now if they have ended. Further calls under way leave no permit: it was of another limit.
+            sent_ns: when the message was sent, by the driver's clock: the first grant may be late already.
+            now_ns: when it came.
+        """
+        self._connected = True
+        self._late.heard(sent_ns, now_ns)
+        self._old = min(said, self.in_use)
+        self._excess = max(0, said - self.in_use)
+        self._uncounted = max(0, self.in_use - said)
 
     @property
     def in_a_hurry(self) -> bool:

@@ -182,6 +182,16 @@ class Caller:
             )
         return float(cost)
 
+    def _used(self, result: Any, args: tuple[Any, ...]) -> float:
+        assert self._settle is not None, "asked only then"
+        used = float(self._settle(result, *args))
+        if not is_number(used) or used < 0:
+            raise ValueError(
+                f"settle gave no number of units: settle={used!r} arguments={shorten(args)}: "
+                "does the settle function of the limit return a number, zero or more?"
+            )
+        return used
+
     async def _permit(self, cost: float, outcome: Outcome) -> Permit:
         if self._limit is None:
             return _NO_LIMIT
@@ -208,7 +218,7 @@ class Caller:
                     self._limit.throttled(answer[1].seconds)
             elif answer[1] is None and self._settle is not None:
                 try:
-                    used = float(self._settle(answer[0], *args))
+                    used = self._used(answer[0], args)
                 except Exception as error:
                     return None, _NotSettled(error)
             return answer

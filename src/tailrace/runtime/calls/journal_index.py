@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tailrace.calls.journal_keys import Place
 from tailrace.calls.journal_records import BEGUN, HEADER_BYTES, MAGIC, NOWHERE, Damaged, Header, decode_header, scan
+from tailrace.errors import TailraceError
 from tailrace.runtime.calls.journal_folder import SUFFIX
 
 _log = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ _log = logging.getLogger(__name__)
 _CHUNK = 1 << 18
 _POSITION_BITS = 44  # of a location: the rest is the number of the file. 16 TiB is more than a file may have
 _LOOK_FOR_DEAD_S = 1.0  # a writer that has ended costs no more than a second of looking at its file
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE)
 _COARSE_NS = 2_000_000_000  # a folder that has changed within this time may change again without a new time stamp
 
 
@@ -34,6 +36,15 @@ def is_below(place: Place, prefixes: Mapping[int, int]) -> bool:
     """Whether the results of this place are needed no more: all that follows from it is durable downstream."""
     prefix = prefixes.get(place.split)
     return prefix is not None and NOWHERE.offset < place.offset < prefix
+
+
+def _refuse_exhausted(error: OSError, path: Path) -> None:
+    """Raise TailraceError if no more files can be opened: what they hold must not be computed again."""
+    if error.errno in _EXHAUSTED:
+        raise TailraceError(
+            f"a file of a journal cannot be read, as this process has too many files open: file={path} cause={error}: "
+            "does something leave files open, or could ulimit -n be higher?"
+        ) from error
 
 
 class _File:
@@ -113,7 +124,8 @@ class _File:
             return self._result(key, position)
         try:
             self.descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # removed since
+        except OSError as error:  # removed since
+            _refuse_exhausted(error, self.path)
             return None
         try:
             return self._result(key, position)
@@ -206,23 +218,15 @@ class JournalIndex:
         return None if file is None else file.result(key, location & ((1 << _POSITION_BITS) - 1))
 
     def _refresh(self, *, look_for_dead: bool = False) -> None:
-        self._find_files()
+        for name in self._new_names():
+            self._add(name)
         now_s = time.monotonic()
         dead: list[_File] = []
         if look_for_dead or now_s - self._looked_s > _LOOK_FOR_DEAD_S:
             self._looked_s = now_s
             dead = [file for file in self._live if not file.writer_lives()]  # before they are read for the last time
         for file in self._live:
-            location = file.number << _POSITION_BITS
-            for header, position in file.grown():
-                if not header.is_mark:
-                    self._where[header.key] = location + position
-                if header.is_mark and header.checksum == BEGUN:
-                    self._begun.setdefault(header.key, set()).add(file.number)
-                elif files := self._begun.get(header.key):
-                    files.discard(file.number)
-                    if not files:
-                        del self._begun[header.key]
+            self._read(file)
         for file in dead:
             file.ended()
         if dead:
@@ -230,28 +234,53 @@ class JournalIndex:
             gone = {file.number for file in dead}
             self._begun = {key: left for key, files in self._begun.items() if (left := files - gone)}
 
-    def _find_files(self) -> None:
+    def _read(self, file: _File) -> None:
+        location = file.number << _POSITION_BITS
+        for header, position in file.grown():
+            if not header.is_mark:
+                self._where[header.key] = location + position
+            if header.is_mark and header.checksum == BEGUN:
+                self._begun.setdefault(header.key, set()).add(file.number)
+            elif files := self._begun.get(header.key):
+                files.discard(file.number)
+                if not files:
+                    del self._begun[header.key]
+
+    def _new_names(self) -> list[str]:
         try:
             changed_ns = self.folder.stat().st_mtime_ns
             if changed_ns == self._changed_ns:
-                return
+                return []
             with os.scandir(self.folder) as entries:
                 names = [entry.name for entry in entries]
         except FileNotFoundError:  # removed by the user, or by the run that has ended
-            return
+            return []
+        except OSError as error:
+            _refuse_exhausted(error, self.folder)
+            raise
         self._changed_ns = changed_ns if abs(time.time_ns() - changed_ns) > _COARSE_NS else -1
-        for name in names:
-            if name.endswith(SUFFIX) and name not in self._names:
-                self._names.add(name)
-                self._add(self.folder / name)
+        return [name for name in names if name.endswith(SUFFIX) and name not in self._names]
 
-    def _add(self, path: Path) -> None:
+    def _add(self, name: str) -> None:
+        """Take a file in. If its writer is gone, read it and close it before the next: there may be thousands."""
+        path = self.folder / name
         try:
-            file = _File(path, len(self._names))
+            file = _File(path, len(self._names) + 1)
         except FileNotFoundError:  # dropped by another process
+            self._names.add(name)
             return
-        except OSError as error:  # a folder, or a file of another user
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                self._changed_ns = -1  # this file and those that follow are looked for again
+                _refuse_exhausted(error, path)
+            self._names.add(name)  # a folder, or a file of another user
             _log.warning("not a file of a journal: file=%s cause=%s: is it someone else's?", path, error)
             return
+        self._names.add(name)
         self._files[file.number] = file
-        self._live.append(file)
+        if file.writer_lives():
+            self._live.append(file)
+            return
+        self._read(file)
+        file.ended()
+        self._begun = {key: left for key, files in self._begun.items() if (left := files - {file.number})}

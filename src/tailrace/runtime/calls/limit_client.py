@@ -89,6 +89,7 @@ class _Client:
             self._say_divided("no driver can be reached from here")
             self._go_on_alone()
         else:
+            self._holder.disconnected()
             self._lost()
 
     # -- the caller's side
@@ -128,8 +129,15 @@ class _Client:
     def released(self, cost: float, used: float | None) -> None:
         if self._closed:
             return
-        self._holder.ended(cost, None if used is None else self._checked(used, "settle"))
-        self._turn()
+        try:
+            units = None if used is None else self._checked(used, "settle")
+        except OptionError:
+            self._holder.ended(cost, None)
+            raise
+        else:
+            self._holder.ended(cost, units)
+        finally:
+            self._turn()
 
     async def close(self) -> None:
         self._closed = True
@@ -192,11 +200,13 @@ class _Client:
 
     # -- the way to the server
 
-    def _use(self, link: Link) -> None:
+    def _use(self, link: Link, said: int, sent_ns: int, now_ns: int) -> None:
+        """As for ``Holder.connected``."""
         if self._link is not None:
             self._link.close()
         self._holder.disconnected()
         self._link = link
+        self._holder.connected(said, sent_ns, now_ns)
         self._turn()
 
     def lost(self, link: Link) -> None:
@@ -234,15 +244,17 @@ class _Client:
             )
 
     def _go_on_alone(self) -> None:
-        self._use(LocalLink(divided(self._limit, self._tasks), self._holder.in_use, self.replied))
+        in_use, now_ns = self._holder.in_use, system_clock()
+        self._use(LocalLink(divided(self._limit, self._tasks), in_use, self.replied), in_use, now_ns, now_ns)
 
     async def _connect(self) -> None:
         """Try to reach the server until that succeeds, or it refuses this limit."""
         assert self._server is not None
         pause_s = FIRST_PAUSE_S
         while True:
+            said = self._holder.in_use  # calls may end before the connection is there
             try:
-                link = await connect(self._server, self._hello(), self.replied, self.lost)
+                link = await connect(self._server, self._hello(said), self.replied, self.lost)
                 break
             except Refused as error:
                 self._refused(error)
@@ -253,12 +265,12 @@ class _Client:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
-        self._use(link)
+        self._use(link, said, *link.heard.result())
 
-    def _hello(self) -> dict[str, object]:
+    def _hello(self, in_use: int) -> dict[str, object]:
         limit = self._limit
         numbers = {"per_s": limit.per_s, "per_minute": limit.per_minute, "concurrency": limit.concurrency}
-        return {"role": ROLE, "limit": limit.name, "in_use": self._holder.in_use, **numbers}
+        return {"role": ROLE, "limit": limit.name, "in_use": in_use, **numbers}
 
     def _refused(self, error: Refused) -> None:
         """The server knows another limit of this name. All calls fail with that."""

@@ -47,6 +47,8 @@ async def connect(
     link.take(early)
     try:
         await link.heard
+        if link.ended:  # in the same moment: no one would notice it later
+            raise ConnectionResetError("the driver has said no more than that it is there")
     except BaseException:
         link.close()
         raise
@@ -97,9 +99,10 @@ class RemoteLink(asyncio.Protocol):
         self._received = 0
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
-        self.heard: asyncio.Future[None] = self._loop.create_future()
+        self.heard: asyncio.Future[tuple[int, int]] = self._loop.create_future()  # when a reply was sent, and came
         self._heard_s = self._loop.time()
         self._watch: asyncio.TimerHandle | None = None
+        self.ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -133,12 +136,13 @@ class RemoteLink(asyncio.Protocol):
                 reply = decode_reply(payload)
                 if self.heard.done():
                     self._replied(reply)
-                else:  # it only says that the driver is there
-                    self.heard.set_result(None)
+                else:  # it only says that the driver is there, and what time it is
+                    self.heard.set_result((reply.now_ns, system_clock()))
         except ProtocolError:
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self.ended = True
         if self._watch is not None:
             self._watch.cancel()
         if not self.heard.done():

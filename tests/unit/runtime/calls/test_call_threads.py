@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from random import Random
@@ -11,8 +13,10 @@ from typing import Any
 import pytest
 
 import tailrace as tr
+from tailrace.runtime.calls import threads
 from tailrace.runtime.calls.caller import Caller
 from tailrace.runtime.current_task import current_label, running_call
+from tailrace.testing.processes import wait_until
 
 LONG_S = 30.0
 
@@ -98,7 +102,7 @@ def test_threads_are_bounded_and_the_error_names_what_hangs(gate: Gate) -> None:
             assert "no thread is free, because calls that were given up have not returned: given_up=3" in str(
                 outcome.error
             )
-            assert "arguments=(-1,): does the function hang with these?" in str(outcome.error)
+            assert re.search(r"arguments=\(-1,\) at=\S+:\d+: does the function hang with these\?", str(outcome.error))
         assert len(threads_now()) == 3
         waiting = asyncio.ensure_future(caller.call((5,)))
         await asyncio.sleep(0)
@@ -159,3 +163,56 @@ def test_a_hedge_of_a_plain_function_wins_and_the_loser_is_given_up(gate: Gate) 
         await caller.close()
 
     run(steps)
+
+
+def test_calls_that_wait_for_a_thread_for_long_are_reported(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a time limit nothing else would be said."""
+    monkeypatch.setattr(threads, "WARN_S", 0.05)
+
+    async def steps() -> None:
+        caller = a_caller(gate, tr.Calls(concurrency=2))
+        given_up = [asyncio.ensure_future(caller.call((-1,))) for _ in range(2)]
+        await until(lambda: gate.hanging == 2)
+        for call in given_up:
+            call.cancel()
+        await asyncio.gather(*given_up, return_exceptions=True)
+        waiting = [asyncio.ensure_future(caller.call((value,))) for value in range(5)]
+        await until(lambda: len(caplog.messages) == 3)
+        gate.open.set()
+        assert [outcome.value for outcome in await asyncio.gather(*waiting)] == list(range(5))
+        await caller.close()
+
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        run(steps)
+    first = caplog.messages[0]
+    said = "calls wait for a thread, because as many that were given up have not returned: function=score given_up=2 "
+    assert first.startswith(said)
+    here = re.escape(__file__)
+    assert re.search(rf" arguments=\(-1,\) at={here}:\d+: has what it calls a time limit of its own\?$", first)
+
+
+def test_threads_that_earlier_tasks_have_left_are_bounded(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "MOST_LEFT", 3)
+
+    async def hang(calls: int) -> None:
+        caller = a_caller(gate, tr.Calls(concurrency=4))
+        before = gate.hanging
+        waiting = [asyncio.ensure_future(caller.call((-1,))) for _ in range(calls)]
+        await until(lambda: gate.hanging == before + calls)
+        for call in waiting:
+            call.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await caller.close()
+
+    for calls in (2, 1):
+        run(lambda calls=calls: hang(calls))  # type: ignore[misc]
+    text = (
+        r"^too many functions that were given up have not returned, of earlier tasks of this process: threads=3 oldest"
+    )
+    with pytest.raises(tr.TailraceError, match=text):
+        run(lambda: hang(0))
+    gate.open.set()
+    wait_until(lambda: not threads._left, LONG_S, "the functions to return")
+    run(lambda: hang(0))

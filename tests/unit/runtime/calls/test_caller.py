@@ -194,6 +194,17 @@ def test_each_attempt_has_a_permit_of_its_cost_and_settles_it() -> None:
         (lambda text: -1, None, "cost is not a number of units: cost=-1"),
         (lambda text: 1 / 0, None, "division by zero"),
         (lambda text: 1, lambda result, text: result["usage"], "tuple indices must be integers"),
+        (
+            lambda text: 1,
+            lambda result, text: float("nan"),
+            "settle gave no number of units: settle=nan arguments=('fo",
+        ),
+        (
+            lambda text: 1,
+            lambda result, text: -3,
+            "settle gave no number of units: settle=-3.0 arguments=('four',): does",
+        ),
+        (lambda text: 1, lambda result, text: None, "float() argument must be"),
     ],
 )
 @pytest.mark.parametrize("hedge", [False, True])
