@@ -30,9 +30,9 @@ def from_dataframe(df: DataFrame, *, splits: int | None = None, folder: str | Pa
         df: a DataFrame that is not streaming.
         splits: how many files the rows are written to, each of which is a split. The default is the number of the
             DataFrame's partitions.
-        folder: where to write; the driver and all workers must reach it under this path. A folder that holds a
-            finished DataFrame of the same columns is read as it is: give one where a checkpoint is to be resumed.
-            Without it the folder is a temporary one of this machine, deleted when the driver ends or by
+        folder: where to write; the driver and all workers must reach it under this path. A folder that has all the
+            rows of an earlier call, for the same columns, is read as it is: give one where a checkpoint is to be
+            resumed. Without it the folder is a temporary one of this machine, deleted when the driver ends or by
             ``source.delete()``.
 
     Example:
