@@ -68,7 +68,9 @@ def test_the_rows_are_those_of_a_function_in_pandas(spark: SparkSession, places:
     assert sorted(row.id for row in again.collect()) == list(range(10)), "it may be applied to another DataFrame"
     assert out.count() == 3000, "a result stays as long as the driver"
     homes = [*places.glob(f"{LEFT}/*/"), *places.glob(f"given/{LEFT}/*/")]
-    assert [sorted(path.name for path in home.iterdir() if path.is_dir()) for home in homes] == [["output"]] * 2
+    assert [sorted(path.name for path in home.iterdir()) for home in homes] == [["about.json", "output"]] * 2
+    about = json.loads((homes[0] / "about.json").read_text())
+    assert (about["topology"], about["complete"]) == ("scores", True)
     assert HELD.count(spark.sparkContext.applicationId) == 0
 
 

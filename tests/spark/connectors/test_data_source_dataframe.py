@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import subprocess
-import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import tailrace as tr
@@ -19,8 +17,9 @@ from kit.data_sources import assert_once, copy
 from kit.runs import finish
 from tailrace.connector import SplitStart
 from tailrace.errors import OptionError, TailraceError
+from tailrace.runtime.driver.folder_lock import lock_folder
 from tailrace.spark.connectors import staging
-from tailrace.spark.connectors.dataframe import from_dataframe, sweep
+from tailrace.spark.connectors.dataframe import from_dataframe
 from tailrace.testing.connectors import check_source
 
 
@@ -88,6 +87,23 @@ def test_dataframes_that_are_refused(spark: SparkSession, tmp_path: Path) -> Non
         from_dataframe(frame, splits=0)
 
 
+def test_rows_are_written_to_a_folder_that_this_driver_has_locked(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no other driver deletes it: ``test_temporary_folders.py`` has the rest."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    source = from_dataframe(spark.range(3))
+    (home,) = tmp_path.glob("tailrace-dataframe-*")
+    assert source.folder.parent == home
+    with pytest.raises(OptionError, match="taken"):
+        lock_folder(home, "taken")
+    source.delete()
+    assert [path.name for path in home.iterdir()] == ["lock"]
+    with pytest.raises(PySparkException):
+        from_dataframe(spark.range(3).selectExpr("assert_true(id < 0) IS NULL AS n"))
+    assert [path.name for path in home.iterdir()] == ["lock"]
+
+
 class Killed(BaseException):
     pass
 
@@ -124,16 +140,3 @@ def test_a_table_of_spark_is_neither_read_nor_deleted(spark: SparkSession, tmp_p
     (tmp_path / "table" / "_tailrace-rows.json").write_text("[]")
     with pytest.raises(OptionError, match=r"rows cannot be read: file=.* found=\[\], is it one of ours\?"):
         from_dataframe(spark.range(10), folder=tmp_path / "table")
-
-
-def test_rows_of_a_driver_that_was_killed_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    for name in (f"tailrace-dataframe-{ended.pid}-x", f"tailrace-dataframe-{os.getpid()}-y", "tailrace-dataframe-z"):
-        (tmp_path / name / "rows").mkdir(parents=True)
-    sweep()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"tailrace-dataframe-{os.getpid()}-y",
-        "tailrace-dataframe-z",
-    ]

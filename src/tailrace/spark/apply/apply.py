@@ -64,10 +64,8 @@ def apply_on_spark(
     result = result_schema(schema)
     columns = writable(result, "schema")
     check_places(session, folder, checkpoint)
-    if checkpoint is None:
-        home = temporary_home(folder)
-    else:
-        home = lasting_home(checkpoint, topology.name, described(frame.schema), described(result))
+    about = topology.name, described(frame.schema), described(result)
+    home = temporary_home(folder, *about) if checkpoint is None else lasting_home(checkpoint, *about)
     try:
         if home.complete:
             logger.warning("the result is there already, and is returned as it is: checkpoint=%s", home.path)
