@@ -34,7 +34,7 @@ _BEFORE = {"lock", f"{_ABOUT}.new"}  # what a driver may have left that died bef
 
 
 class Home:
-    """The folder of one ``apply``. A lasting one is locked by it."""
+    """The folder of one ``apply``. A lasting one is locked by it until it is complete."""
 
     def __init__(self, path: Path, about: dict[str, Any], *, lasting: bool, lock: IO[bytes] | None = None) -> None:
         self.path = path
@@ -79,6 +79,22 @@ def temporary_home(
     _write_about(path, home.about)
     home.output.mkdir()
     return home
+
+
+def finished_home(
+    checkpoint: str | Path, topology: str, columns: Mapping[str, str], schema: Mapping[str, str]
+) -> Home | None:
+    """The folder, if it holds the result of this topology for a DataFrame of these columns. Makes nothing.
+
+    Raises OptionError if it holds something else. It needs no lock: what is complete does not change.
+    """
+    path = absolute(checkpoint)
+    known = _read_about(path)
+    if known is None:
+        return None
+    _check_same(path, known, _about(topology, columns, schema))
+    home = Home(path, known, lasting=True)
+    return home if home.complete else None
 
 
 def lasting_home(
@@ -141,7 +157,7 @@ def _check_same(path: Path, known: Mapping[str, Any], about: Mapping[str, Any]) 
 def _read_about(path: Path) -> dict[str, Any] | None:
     try:
         known = json.loads((path / _ABOUT).read_text("utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError as error:
         raise OptionError(
