@@ -47,10 +47,13 @@ STOPPED = "the Spark session has been stopped: workers need one that runs; was s
 
 def launch_on_spark(topology: Topology, spark: Any, options: RunOptions) -> HostedRun:
     check_session(spark)
-    conf = configuration(spark)
+    conf, master = configuration(spark), spark.sparkContext.master
+    return start_on_spark(topology, spark, settings_of(master, conf, options), place_of(master, conf))
+
+
+def start_on_spark(topology: Topology, spark: Any, chosen: RunSettings, place: Place) -> HostedRun:
+    """Start a run whose settings and place are known."""
     context = spark.sparkContext
-    chosen = settings_of(context.master, conf, options)
-    place = place_of(context.master, conf)
     HELD.take(context.applicationId, chosen.workers, slots_of(spark), context.master)
     host = SparkHost(spark, uuid.uuid4().hex[:8], topology.name, chosen.workers)
     try:

@@ -8,6 +8,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def hosts_of(session: Any) -> list[str]:
 
 
 def check_shared(session: Any, folder: Path, what: str) -> None:
-    """Raise OptionError if executors of the session do not see a folder of the driver, which is made if need be.
+    """Raise OptionError if executors of the session do not see a folder of the driver. Leaves nothing behind.
 
     They are asked, in a small Spark job, if they are on several machines and the driver has the folder on a local disk.
     Executors that come later are not. ``what`` wants the folder, and is named.
@@ -73,13 +74,17 @@ def check_shared(session: Any, folder: Path, what: str) -> None:
     hosts = hosts_of(session)
     if kind is None or len(hosts) < 2:
         return
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     make_directory(folder)
     token = folder / f"{TOKEN}{uuid.uuid4().hex}"
-    token.touch()
     try:
+        token.touch()
         blind = _blind_hosts(session, token)
     finally:
         token.unlink(missing_ok=True)
+        for path in missing:
+            with suppress(OSError):  # somebody else has put something there
+                path.rmdir()
     if blind:
         raise not_shared(what, folder, kind, len(hosts), blind[0], socket.gethostname())
 

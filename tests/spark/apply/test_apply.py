@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -68,7 +69,9 @@ def test_the_rows_are_those_of_a_function_in_pandas(spark: SparkSession, places:
     assert sorted(row.id for row in again.collect()) == list(range(10)), "it may be applied to another DataFrame"
     assert out.count() == 3000, "a result stays as long as the driver"
     homes = [*places.glob(f"{LEFT}/*/"), *places.glob(f"given/{LEFT}/*/")]
-    assert [sorted(path.name for path in home.iterdir() if path.is_dir()) for home in homes] == [["output"]] * 2
+    assert [sorted(path.name for path in home.iterdir()) for home in homes] == [["about.json", "output"]] * 2
+    about = json.loads((homes[0] / "about.json").read_text())
+    assert (about["topology"], about["complete"]) == ("scores", True)
     assert HELD.count(spark.sparkContext.applicationId) == 0
 
 
@@ -236,6 +239,36 @@ def test_a_checkpoint_that_is_complete_returns_at_once(
         "schema": {"id": "bigint", "score": "double", "words": "array<string>"},
         "complete": True,
     }
+
+
+def test_a_checkpoint_of_the_session_is_not_for_apply(spark: SparkSession, tmp_path: Path) -> None:
+    """Each call would return the result of the first."""
+    spark.conf.set("spark.tailrace.checkpoint", str(tmp_path / "of the session"))
+    try:
+        for rows in (10, 20):
+            assert scores().apply(users(spark, rows), SCHEMA, workers=1).count() == rows
+    finally:
+        spark.conf.unset("spark.tailrace.checkpoint")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_result_can_be_deleted_before_the_driver_ends(spark: SparkSession, tmp_path: Path) -> None:
+    """As the guide says: a checkpoint that is deleted, once what was made of the result is written."""
+    for rows in (10, 20):
+        out = scores().apply(users(spark, rows), SCHEMA, workers=1, checkpoint=tmp_path / "day")
+        out.write.mode("overwrite").parquet(str(tmp_path / "table"))
+        shutil.rmtree(tmp_path / "day")
+        assert spark.read.parquet(str(tmp_path / "table")).count() == rows
+
+
+def test_a_complete_result_needs_no_slots(spark: SparkSession, tmp_path: Path) -> None:
+    scores().apply(users(spark, 10), SCHEMA, workers=1, checkpoint=tmp_path / "home")
+    context = spark.sparkContext
+    HELD.take(context.applicationId, 4, 4, context.master)
+    try:
+        assert scores().apply(users(spark, 10), SCHEMA, checkpoint=tmp_path / "home").count() == 10
+    finally:
+        HELD.give_back(context.applicationId, 4)
 
 
 def test_a_checkpoint_of_something_else_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_driver_that_is_interrupted_cleans_up(mark: str, tmp_path: Path, monke
     assert_none_left(mark)
     (left,) = places.glob("tailrace-apply-*")
     assert list(left.glob("*/rows/part-*"))
-    home = temporary_home(places)
+    home = temporary_home(places, "next", {}, {})
     assert not left.exists(), "the next driver sweeps it"
     home.give_up()
     assert home.path.parent.is_dir(), "but not its own"

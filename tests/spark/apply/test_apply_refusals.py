@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,12 @@ from pyspark.sql.types import LongType, StructField, StructType
 import tailrace as tr
 from kit.runs import slowly
 from tailrace.errors import TopologyError
+from tailrace.metrics.recording import SUFFIX
+from tailrace.runtime.calls.journal_folder import prepare_journal
 from tailrace.runtime.driver.folder_lock import lock_folder
+from tailrace.runtime.listening import Place
 from tailrace.spark.connectors.dataframe import from_dataframe
+from tailrace.spark.run import place_of
 
 LONG = "n long"
 NO_VALUE = "no Python value stands for this type: "
@@ -137,6 +142,36 @@ def test_a_topology_that_could_not_run(spark: SparkSession, places: Path) -> Non
     tail = tr.Tail(shared_queues="worker")
     text = refused(places, topology, spark.range(3), LONG, workers=2, tail=tail)
     assert text.startswith("no operator's tasks may draw from one queue: shared_queues='worker': slow: ")
+
+
+def test_what_the_run_would_refuse(spark: SparkSession, places: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Rows may take an hour to be staged: whether a run can start at all is known before."""
+    folder = tmp_path_factory.mktemp("other")
+    (folder / f"old{SUFFIX}").touch()
+    assert refused(places, copying(), spark.range(3), LONG, record=folder) == (
+        f"there is a recording already: record={folder}; could this run have a folder of its own?"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        text = refused(places, copying(), spark.range(3), LONG, port=port)
+        assert text.startswith(f"no port is free: address=127.0.0.1 port={port}; every process of a run ")
+    topology = tr.Topology("journal")
+    called = topology.input("rows").map("call", slowly, calls=tr.Calls(journal=folder / "journal"))
+    called.output("copies")
+    prepare_journal(folder / "journal", "topology other")
+    assert refused(places, topology, spark.range(3), LONG) == (
+        f"journal belongs to something else: journal={folder / 'journal'} owner='topology journal' "
+        "found='topology other': could this one have a folder of its own?"
+    )
+
+
+def test_a_driver_that_cannot_be_reached(spark: SparkSession, places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(master: str, conf: object) -> Place:
+        return place_of("spark://somewhere:7077", {"spark.driver.bindAddress": "192.0.2.1"})
+
+    monkeypatch.setattr("tailrace.spark.apply.apply.place_of", nowhere)
+    text = refused(places, copying(), spark.range(3), LONG)
+    assert text.startswith("the driver cannot listen: spark.driver.bindAddress=192.0.2.1 cause=")
 
 
 def test_a_folder_that_is_a_file(spark: SparkSession, places: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

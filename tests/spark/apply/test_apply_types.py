@@ -57,7 +57,7 @@ def kinds(draw: st.DrawFn, depth: int = 2) -> tuple[str, st.SearchStrategy[Any]]
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[str, list[tuple[Any, ...]]]:
     """A schema and its rows."""
-    columns = draw(st.lists(kinds(), min_size=3, max_size=6))
+    columns = draw(st.lists(kinds(), min_size=4, max_size=12))
     schema = ", ".join(f"c{place} {name}" for place, (name, _) in enumerate(columns))
     rows = st.tuples(*(st.none() | values for _, values in columns))
     return schema, draw(st.lists(rows, max_size=12))
@@ -84,7 +84,7 @@ def counted(frame: DataFrame) -> Counter[str]:
 
 @given(table=tables())
 @settings(
-    max_examples=6,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import tailrace as tr
 from kit.runs import assert_same_rows, finish, read_parquet, row
@@ -48,13 +49,51 @@ def sentence(what: str, folder: Path) -> str:
     )
 
 
-def test_a_dataframe_is_refused_before_it_is_computed(spark: SparkSession, folder: Path) -> None:
-    costly = spark.range(10).selectExpr("CAST(assert_true(id < 0) AS string) AS n")
-    with pytest.raises(tr.OptionError, match=sentence("from_dataframe", folder / "own" / "rows")):
-        tr.from_dataframe(costly, folder=folder / "own" / "rows")
-    assert list((folder / "own" / "rows").iterdir()) == []
+def costly(spark: SparkSession) -> DataFrame:
+    """It fails if it is computed."""
+    return spark.range(10).selectExpr("CAST(assert_true(id < 0) AS string) AS n")
+
+
+def test_a_dataframe_is_refused_before_it_is_computed(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = folder / "own"
+    with pytest.raises(tr.OptionError, match=sentence("from_dataframe", own / "new" / "rows")):
+        tr.from_dataframe(costly(spark), folder=own / "new" / "rows")
+    monkeypatch.setattr(tempfile, "tempdir", str(own))
+    with pytest.raises(tr.OptionError, match=sentence("from_dataframe", own)):
+        tr.from_dataframe(costly(spark))
+    assert list(own.iterdir()) == []
     source = tr.from_dataframe(spark.range(10), folder=folder / "shared" / "rows", splits=2)
     assert len(source.splits(1)) == 2
+
+
+def test_an_apply_is_refused_before_the_rows_are_computed(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = folder / "own"
+    topology = tr.Topology("copy")
+    topology.input("rows").output("copies")
+    monkeypatch.setattr(tempfile, "tempdir", str(own))
+    for what, options, place in (
+        ("folder", {"folder": own / "rows"}, own / "rows"),
+        ("checkpoint", {"checkpoint": own / "checkpoint" / "copy"}, own / "checkpoint" / "copy"),
+        ("folder", {}, own),
+    ):
+        with pytest.raises(tr.OptionError, match=sentence(what, place)):
+            topology.apply(costly(spark), "n string", workers=2, **options)
+        assert list(own.iterdir()) == []
+    frame = spark.range(10).selectExpr("id AS n")
+    out = topology.apply(frame, "n long", workers=2, folder=folder / "shared" / "rows")
+    assert_same_rows([row.n for row in out.collect()], range(10))
+
+
+def test_a_streaming_source_is_refused(spark: SparkSession, folder: Path) -> None:
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(tr.OptionError, match=sentence("from_stream", folder / "own" / "new" / "handover")):
+        tr.from_stream(stream, folder=folder / "own" / "new" / "handover")
+    assert list((folder / "own").iterdir()) == []
+    tr.from_stream(stream, folder=folder / "shared" / "handover")
 
 
 def test_a_stream_is_refused(spark: SparkSession, folder: Path) -> None:

@@ -29,7 +29,8 @@ from tailrace.runtime.driver.run_feeds import RunFeeds
 from tailrace.runtime.driver.run_journals import RunJournals
 from tailrace.runtime.driver.server import CoordinatorServer
 from tailrace.runtime.driver.unfinished_work import describe_unfinished
-from tailrace.runtime.listening import Place
+from tailrace.runtime.encryption.certificate import make_certificate
+from tailrace.runtime.listening import Place, listen
 from tailrace.runtime.options import RunSettings
 from tailrace.runtime.worker.recorder import check_folder
 from tailrace.signals import terminable, wait_for
@@ -58,12 +59,9 @@ class HostedRun(Run):
         self.runId = str(uuid.uuid4())
         self._options = options
         self._read_table = read_table
-        plan = make_plan(topology, options.workers, name_all=options.record is not None)
-        check_sharing(plan, options.tail.shared_queues)
-        if options.record is not None:
-            folder = Path(options.record).absolute()  # workers may have another working directory
-            check_folder(folder)
-            options = replace(options, record=folder)
+        plan = _checked_plan(topology, options)
+        if options.record is not None:  # workers may have another working directory
+            options = replace(options, record=Path(options.record).absolute())
         checkpoint = Checkpoint(options.checkpoint, plan)
         self.id = checkpoint.job_id
         _warn_of_sources_without_replay(plan)
@@ -274,6 +272,27 @@ class HostedRun(Run):
             self._ended.set()
             if self._server.error is None:
                 at_exit.forget(self)
+
+
+def check_start(topology: Topology, options: RunSettings, place: Place) -> None:
+    """Raise what ``HostedRun`` would, as far as that is known before there is anything to read. Starts nothing.
+
+    What a checkpoint holds is looked at when the run starts. So are feeds: they belong to a job, which has no id yet.
+    """
+    plan = _checked_plan(topology, options)
+    if options.encrypt:
+        make_certificate()
+    listen(place.bind, options.ports, 1).close()
+    RunJournals(plan).release(finished=False)  # last, as it makes folders
+
+
+def _checked_plan(topology: Topology, options: RunSettings) -> Plan:
+    """The plan of a run. Raises an error if the options do not allow it."""
+    plan = make_plan(topology, options.workers, name_all=options.record is not None)
+    check_sharing(plan, options.tail.shared_queues)
+    if options.record is not None:
+        check_folder(Path(options.record).absolute())
+    return plan
 
 
 def _checked(timeout: Any) -> float | None:

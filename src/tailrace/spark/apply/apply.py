@@ -9,26 +9,36 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from tailrace.core.plan.planner import make_plan
-from tailrace.core.plan.queue_sharing import check_sharing
 from tailrace.errors import OptionError, TailraceError, refuse_unknown, shorten
 from tailrace.policy import Grouping, pull
 from tailrace.runtime.connectors import to_parquet
 from tailrace.runtime.connectors.commits.files import absolute
-from tailrace.runtime.driver.run import HostedRun
-from tailrace.spark.apply.home import lasting_home, temporary_home
+from tailrace.runtime.driver.run import HostedRun, check_start
+from tailrace.runtime.listening import Place
+from tailrace.runtime.options import RunSettings
+from tailrace.spark.apply.home import finished_home, lasting_home, temporary_home
 from tailrace.spark.apply.result_schema import result_schema
 from tailrace.spark.connectors.passing_types import described, row_reader, writable
 from tailrace.spark.connectors.staged_rows import rows_in
 from tailrace.spark.connectors.staged_source import DataFrameSource, files_in
 from tailrace.spark.connectors.staging import check_splits, stage
-from tailrace.spark.run import check_session, configuration, free_slots, options_of, settings_of, slots_of
+from tailrace.spark.run import (
+    check_session,
+    configuration,
+    free_slots,
+    options_of,
+    place_of,
+    settings_of,
+    slots_of,
+    start_on_spark,
+)
 from tailrace.spark.shared_folder import check_shared, path_to_read
 from tailrace.spark.slots import HELD
 from tailrace.topology import ApplyOptions, Run, Topology, filled
@@ -53,30 +63,28 @@ def apply_on_spark(
     session = frame.sparkSession
     check_session(session)
     known: dict[str, Any] = dict(options)
-    folder, splits = known.pop("folder", None), known.pop("splits", None)
+    folder, splits, checkpoint = (known.pop(name, None) for name in ("folder", "splits", "checkpoint"))
     check_splits(splits)
-    of_run = options_of(configuration(session), known)
-    checkpoint = of_run.pop("checkpoint", None)
-    if "workers" not in of_run:
-        of_run.update(default_workers(session, topology))
-    by_load = check_run(session, topology, of_run)
+    settings = settings_for(session, topology, known)
     reader = row_reader(frame.schema, "apply=df")
     result = result_schema(schema)
     columns = writable(result, "schema")
+    about = topology.name, described(frame.schema), described(result)
+    finished = None if checkpoint is None else finished_home(checkpoint, *about)
+    start = check_run(session, topology, settings) if finished is None else None
     check_places(session, folder, checkpoint)
-    if checkpoint is None:
-        home = temporary_home(folder)
-    else:
-        home = lasting_home(checkpoint, topology.name, described(frame.schema), described(result))
+    home = finished or (temporary_home(folder, *about) if checkpoint is None else lasting_home(checkpoint, *about))
     try:
-        if home.complete:
+        if start is None or home.complete:
             logger.warning("the result is there already, and is returned as it is: checkpoint=%s", home.path)
         else:
-            stage(frame, home.rows, splits, durable=home.lasting)
             source = DataFrameSource(home.rows, reader, MOST_SPLITS)
             sink = to_parquet(home.output, schema=columns, roll_seconds=ROLL_S)
-            whole: Any = {**of_run, "checkpoint": home.run}
-            see_through(filled(topology, source, sink, by_load).run(session, **whole), attend, source)
+            whole = filled(topology, source, sink, start.by_load)
+            whole.validate()
+            stage(frame, home.rows, splits, durable=home.lasting)
+            run = start_on_spark(whole, session, replace(settings, checkpoint=home.run), start.place)
+            see_through(run, attend, source)
     except BaseException:
         home.give_up()
         raise
@@ -107,19 +115,34 @@ def default_workers(session: Any, topology: Topology) -> dict[str, int]:
     return {"workers": max(1, wanted)}
 
 
-def check_run(session: Any, topology: Topology, options: Mapping[str, Any]) -> Grouping | None:
-    """Raise what the run would raise, before rows are staged for it. Returns the grouping where none was chosen.
+def settings_for(session: Any, topology: Topology, options: Mapping[str, Any]) -> RunSettings:
+    """The settings of the run. The checkpoint of the session is not for it: all calls would return the first result."""
+    conf = configuration(session)
+    given = options_of(conf, options)
+    if "workers" not in given:
+        given.update(default_workers(session, topology))
+    return replace(settings_of(session.sparkContext.master, conf, given), checkpoint=None)
+
+
+class Start(NamedTuple):
+    """What is decided before rows are staged: where the driver listens, and the grouping where none was chosen."""
+
+    place: Place
+    by_load: Grouping | None
+
+
+def check_run(session: Any, topology: Topology, settings: RunSettings) -> Start:
+    """Raise what the run would raise, before rows are staged for it.
 
     All rows are there from the start, and some may take long: a task that is free takes the next one. With shared
     queues tasks do so already.
     """
     context = session.sparkContext
-    chosen = settings_of(context.master, configuration(session), options)
-    HELD.check(context.applicationId, chosen.workers, slots_of(session), context.master)
-    by_load = pull() if chosen.tail.shared_queues is None else None
-    plan = make_plan(filled(topology, InputRows(), OutputRows(), by_load), chosen.workers)
-    check_sharing(plan, chosen.tail.shared_queues)
-    return by_load
+    HELD.check(context.applicationId, settings.workers, slots_of(session), context.master)
+    by_load = pull() if settings.tail.shared_queues is None else None
+    place = place_of(context.master, configuration(session))
+    check_start(filled(topology, InputRows(), OutputRows(), by_load), settings, place)
+    return Start(place, by_load)
 
 
 def check_places(session: Any, folder: Any, checkpoint: Any) -> None:

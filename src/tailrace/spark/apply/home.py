@@ -8,27 +8,23 @@
     run/          the checkpoint of the run, until all is done
     output/       the result
 
-A temporary one has only ``rows`` and ``output``. All that a driver has in one place are in one folder, which it locks
-and deletes when it ends. If it was killed, the next driver that looks for a place there finds the lock released.
+A temporary one has neither ``lock`` nor ``run``, and is deleted when the driver ends: see ``temporary_folders.py``.
 """
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import shutil
-import tempfile
-import threading
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from tailrace.errors import OptionError, shorten
 from tailrace.runtime.connectors.commits.disk import make_directory, sync_directory, write_file
 from tailrace.runtime.connectors.commits.files import absolute
-from tailrace.runtime.driver.folder_lock import is_abandoned, lock_folder, lock_new
+from tailrace.runtime.driver.folder_lock import lock_folder
+from tailrace.spark.temporary_folders import temporary_folder
 
 _PREFIX = "tailrace-apply-"
 _ABOUT = "about.json"
@@ -38,30 +34,27 @@ _BEFORE = {"lock", f"{_ABOUT}.new"}  # what a driver may have left that died bef
 
 
 class Home:
-    """The folder of one ``apply``. A lasting one is locked by it."""
+    """The folder of one ``apply``. A lasting one is locked by it until it is complete."""
 
-    def __init__(self, path: Path, lock: IO[bytes] | None = None, about: dict[str, Any] | None = None) -> None:
+    def __init__(self, path: Path, about: dict[str, Any], *, lasting: bool, lock: IO[bytes] | None = None) -> None:
         self.path = path
+        self.about = about
+        self.lasting = lasting
         self.rows = path / "rows"
         self.output = path / "output"
-        self.run = path / "run" if about is not None else None
-        self._about = about
+        self.run = path / "run" if lasting else None
         self._lock = lock
-
-    @property
-    def lasting(self) -> bool:
-        return self._about is not None
 
     @property
     def complete(self) -> bool:
         """Whether the result is there already."""
-        return self._about is not None and bool(self._about.get("complete"))
+        return bool(self.about.get("complete"))
 
     def finish(self) -> None:
         """The run has ended, and all of the result is in ``output``: nothing else is needed any more."""
-        if self._about is not None and not self.complete:
-            self._about["complete"] = True
-            _write_about(self.path, self._about)
+        if not self.complete:
+            self.about["complete"] = True
+            _write_about(self.path, self.about)
         shutil.rmtree(self.rows, ignore_errors=True)
         shutil.rmtree(self.path / "run", ignore_errors=True)
         self._unlock()
@@ -77,39 +70,31 @@ class Home:
             self._lock.close()
 
 
-class _Place(NamedTuple):
-    """Where this driver has its temporary folders, below a folder that others use too."""
-
-    path: Path
-    lock: IO[bytes]
-
-
-_places: dict[tuple[int, Path], _Place] = {}  # by process, because a child that is forked has none yet
-_making = threading.Lock()
-
-
-def temporary_home(folder: str | os.PathLike[str] | None) -> Home:
+def temporary_home(
+    folder: str | os.PathLike[str] | None, topology: str, columns: Mapping[str, str], schema: Mapping[str, str]
+) -> Home:
     """A new folder, below a given one or where this machine has temporary files, which lasts as long as the driver."""
-    shared = Path(tempfile.gettempdir()) if folder is None else _made(absolute(Path(folder)), "folder")
-    key = (os.getpid(), shared)
-    with _making:
-        if key not in _places or not _places[key].path.is_dir():
-            _sweep(shared)
-            _places[key] = _new_place(shared, private=folder is None)
-    home = Home(_places[key].path / uuid.uuid4().hex[:12])
-    home.path.mkdir()
+    path = temporary_folder(_PREFIX, None if folder is None else _made(absolute(Path(folder)), "folder"))
+    home = Home(path, _about(topology, columns, schema), lasting=False)
+    _write_about(path, home.about)
     home.output.mkdir()
     return home
 
 
-def _new_place(shared: Path, private: bool) -> _Place:
-    if private:
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=shared))
-    else:  # executors may run as another user, and write to it as they do to the folder that was given
-        path = shared / f"{_PREFIX}{uuid.uuid4().hex[:12]}"
-        path.mkdir()
-    atexit.register(_remove, path, os.getpid())
-    return _Place(path, lock_new(path))
+def finished_home(
+    checkpoint: str | Path, topology: str, columns: Mapping[str, str], schema: Mapping[str, str]
+) -> Home | None:
+    """The folder, if it holds the result of this topology for a DataFrame of these columns. Makes nothing.
+
+    Raises OptionError if it holds something else. It needs no lock: what is complete does not change.
+    """
+    path = absolute(checkpoint)
+    known = _read_about(path)
+    if known is None:
+        return None
+    _check_same(path, known, _about(topology, columns, schema))
+    home = Home(path, known, lasting=True)
+    return home if home.complete else None
 
 
 def lasting_home(
@@ -122,7 +107,7 @@ def lasting_home(
     path = _made(absolute(Path(checkpoint)), "checkpoint")
     lock = lock_folder(path, f"checkpoint is in use: checkpoint={path}; does another apply still go on?")
     try:
-        about = {"kind": _KIND, "version": _VERSION, "topology": topology, "columns": columns, "schema": schema}
+        about = _about(topology, columns, schema)
         known = _read_about(path)
         if known is None:
             _check_empty(path)
@@ -130,10 +115,14 @@ def lasting_home(
         else:
             _check_same(path, known, about)
         make_directory(path / "output")
-        return Home(path, lock, known or about)
+        return Home(path, known or about, lasting=True, lock=lock)
     except BaseException:
         lock.close()
         raise
+
+
+def _about(topology: str, columns: Mapping[str, str], schema: Mapping[str, str]) -> dict[str, Any]:
+    return {"kind": _KIND, "version": _VERSION, "topology": topology, "columns": columns, "schema": schema}
 
 
 def _made(path: Path, what: str) -> Path:
@@ -168,7 +157,7 @@ def _check_same(path: Path, known: Mapping[str, Any], about: Mapping[str, Any]) 
 def _read_about(path: Path) -> dict[str, Any] | None:
     try:
         known = json.loads((path / _ABOUT).read_text("utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError as error:
         raise OptionError(
@@ -184,15 +173,3 @@ def _write_about(path: Path, about: Mapping[str, Any]) -> None:
     write_file(fresh, json.dumps(about, indent=2).encode())
     fresh.replace(path / _ABOUT)
     sync_directory(path)
-
-
-def _sweep(place: Path) -> None:
-    """Delete the folders of drivers that were killed."""
-    for path in place.glob(f"{_PREFIX}*"):
-        if is_abandoned(path):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _remove(path: Path, pid: int) -> None:
-    if os.getpid() == pid:  # not in a child that was forked from the driver
-        shutil.rmtree(path, ignore_errors=True)

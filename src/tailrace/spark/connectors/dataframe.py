@@ -5,8 +5,6 @@ Reading the DataFrame itself would not be repeatable: Spark may compute it again
 
 from __future__ import annotations
 
-import atexit
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,8 +17,9 @@ from tailrace.spark.connectors.passing_types import row_reader
 from tailrace.spark.connectors.staged_source import DataFrameSource
 from tailrace.spark.connectors.staging import check_splits, stage
 from tailrace.spark.shared_folder import check_shared
+from tailrace.spark.temporary_folders import temporary_folder
 
-_PREFIX = "tailrace-dataframe-"  # then the process id of the driver that owns the folder
+_PREFIX = "tailrace-dataframe-"
 
 
 def from_dataframe(df: DataFrame, *, splits: int | None = None, folder: str | Path | None = None) -> DataFrameSource:
@@ -30,9 +29,9 @@ def from_dataframe(df: DataFrame, *, splits: int | None = None, folder: str | Pa
         df: a DataFrame that is not streaming.
         splits: how many files the rows are written to, each of which is a split. The default is the number of the
             DataFrame's partitions.
-        folder: where to write; the driver and all workers must reach it under this path. A folder that holds a
-            finished DataFrame of the same columns is read as it is: give one where a checkpoint is to be resumed.
-            Without it the folder is a temporary one of this machine, deleted when the driver ends or by
+        folder: where to write; the driver and all workers must reach it under this path. A folder that has all the
+            rows of an earlier call, for the same columns, is read as it is: give one where a checkpoint is to be
+            resumed. Without it the folder is a temporary one of this machine, deleted when the driver ends or by
             ``source.delete()``.
 
     Example:
@@ -47,26 +46,14 @@ def from_dataframe(df: DataFrame, *, splits: int | None = None, folder: str | Pa
         raise OptionError("DataFrame is streaming: from_dataframe takes bounded ones, did you mean from_stream?")
     check_splits(splits)
     reader = row_reader(df.schema, "from_dataframe=df")
-    if folder is None:
-        sweep()
-        home = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        atexit.register(_remove, home, os.getpid())
-        place = home / "rows"
-    else:
-        place = absolute(folder)
+    place = Path(tempfile.gettempdir()) if folder is None else absolute(folder)
     check_shared(df.sparkSession, place, "from_dataframe")
-    stage(df, place, splits, durable=folder is not None)
+    if folder is None:
+        place = temporary_folder(_PREFIX)
+    try:
+        stage(df, place, splits, durable=folder is not None)
+    except BaseException:
+        if folder is None:
+            shutil.rmtree(place, ignore_errors=True)
+        raise
     return DataFrameSource(place, reader)
-
-
-def sweep() -> None:
-    """Delete temporary folders of drivers that were killed before they could do so."""
-    for home in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
-        owner = home.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdecimal() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(home, ignore_errors=True)
-
-
-def _remove(home: Path, pid: int) -> None:
-    if os.getpid() == pid:  # not in a child that was forked from the driver
-        shutil.rmtree(home, ignore_errors=True)

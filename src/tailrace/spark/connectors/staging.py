@@ -6,8 +6,10 @@ would leave the answer in the connection, where the next question finds it, and 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import shutil
 import threading
 import uuid
 from pathlib import Path
@@ -17,16 +19,22 @@ from pyspark import InheritableThread
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from tailrace.errors import OptionError, TailraceError
-from tailrace.runtime.connectors.commits.disk import sync_directory
+from tailrace.errors import OptionError, TailraceError, shorten
+from tailrace.runtime.connectors.commits.disk import make_directory, replace_file, sync_directory
 from tailrace.signals import terminable, wait_for
 from tailrace.spark.calls.driver import is_connect
+from tailrace.spark.connectors.passing_types import described
 from tailrace.spark.connectors.staged_rows import rows_in
 from tailrace.spark.connectors.staged_source import files_in
 from tailrace.spark.shared_folder import TOKEN, path_to_write
 
-_SUCCESS = "_SUCCESS"  # Spark writes it last
-_LEFTOVERS = ("part-*", ".part-*.crc", "_temporary", "._SUCCESS.crc", f"{TOKEN}*")  # of a driver that died
+_ABOUT = "_tailrace-rows.json"
+"""Says what the folder is for, from before Spark writes to it, and that all rows are there, once that was verified and
+they are on disk. Spark's own ``_SUCCESS`` comes before that. The name is hidden from Spark."""
+
+_KIND = "tailrace rows"
+_VERSION = 1
+_WRITTEN = ("part-*", ".part-*.crc", "_temporary", "_SUCCESS", "._SUCCESS.crc")  # by Spark
 CANCEL_AGAIN_S = 0.5
 _log = logging.getLogger(__name__)
 
@@ -40,16 +48,24 @@ def stage(df: DataFrame, place: Path, splits: int | None, durable: bool) -> None
         splits: how many files to write. ``None``: one for each partition.
         durable: whether the files are to be read again after a power cut.
     """
-    if (place / _SUCCESS).exists():
-        _check_columns(place, df.columns)
+    columns = [[name, kind] for name, kind in described(df.schema).items()]
+    known = _read_about(place)
+    if known is not None and known["complete"]:
+        _check_columns(place, known["columns"], columns)
         _log.warning("rows are there already and are read as they are: folder=%s, is this a restart?", place)
         return
-    _check_empty(place)
+    _clear(place, ours=known is not None)
+    try:
+        make_directory(place)
+        _write_about(place, columns, complete=False)
+    except OSError as error:
+        raise OptionError(f"not a folder to write to: folder={place} cause={error}, did you mean another?") from error
     _write(df if splits is None else df.repartition(splits), place)
     if durable:
         for file in files_in(place):
             _sync(file)
         sync_directory(place)
+    _write_about(place, columns, complete=True)
 
 
 def check_splits(splits: object) -> None:
@@ -60,13 +76,12 @@ def check_splits(splits: object) -> None:
 def _write(df: DataFrame, place: Path) -> None:
     seen = Observation()
     observed: Any = df.observe(seen, F.count(F.lit(1)).alias("rows"))
-    writer = observed.write.mode("overwrite").option("compression", "snappy")
+    writer = observed.write.mode("append").option("compression", "snappy")  # "overwrite" would delete all that is there
     _run(df.sparkSession, lambda: writer.parquet(path_to_write(place)))
     rows = seen.get.get("rows", 0)
     found = sum(map(rows_in, files_in(place)))
     if found != rows:
         # Executors without access to the driver's disk write to their own, and Spark does not notice.
-        (place / _SUCCESS).unlink(missing_ok=True)
         raise TailraceError(
             f"rows are not where the driver can read them: folder={place} rows={rows} found={found}, "
             "is the folder on a disk that the driver and all executors share?"
@@ -115,22 +130,46 @@ def _sync(file: Path) -> None:
         os.close(descriptor)
 
 
-def _check_empty(place: Path) -> None:
-    """Raise OptionError if the folder holds anything but leftovers, as Spark is about to delete its content."""
-    others = [path.name for path in place.glob("*") if not any(path.match(pattern) for pattern in _LEFTOVERS)]
+def _clear(place: Path, ours: bool) -> None:
+    """Delete what a driver has left that died on the way. Raise OptionError if the folder holds anything else."""
+    patterns = (f"{TOKEN}*", f"{Path(_ABOUT).stem}.*", *(_WRITTEN if ours else ()))
+    found = sorted(place.glob("*"))
+    others = [path.name for path in found if not any(path.match(pattern) for pattern in patterns)]
     if others or place.is_file():
         raise OptionError(
-            f"folder holds something else: folder={place} found={sorted(others)[:3]}, did you mean a new folder in it?"
+            f"folder holds something else: folder={place} found={others[:3]}, did you mean a new folder in it?"
+        )
+    for path in found:
+        if any(path.match(pattern) for pattern in _WRITTEN):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _check_columns(place: Path, found: list[list[str]], columns: list[list[str]]) -> None:
+    if found != columns:
+        before, now = _shown(found, columns), _shown(columns, found)
+        raise OptionError(
+            f"folder holds another DataFrame: folder={place} found={before} columns={now}, did you mean another folder?"
         )
 
 
-def _check_columns(place: Path, columns: list[str]) -> None:
-    import pyarrow.parquet as pq
+def _shown(columns: list[list[str]], others: list[list[str]]) -> list[str]:
+    """The first columns that the others do not have at the same place."""
+    return [" ".join(one) for number, one in enumerate(columns) if others[number : number + 1] != [one]][:3]
 
-    for path in files_in(place)[:1]:
-        found = pq.read_schema(path).names
-        if found != columns:
-            raise OptionError(
-                f"folder holds another DataFrame: folder={place} found={found} columns={columns}, "
-                "did you mean another folder?"
-            )
+
+def _read_about(place: Path) -> dict[str, Any] | None:
+    path = place / _ABOUT
+    try:
+        known = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError as error:
+        raise OptionError(f"rows cannot be read: file={path} cause={error}, is it one of ours?") from error
+    if not isinstance(known, dict) or (known.get("kind"), known.get("version")) != (_KIND, _VERSION):
+        raise OptionError(f"rows cannot be read: file={path} found={shorten(known)}, is it one of ours?")
+    return known
+
+
+def _write_about(place: Path, columns: list[list[str]], *, complete: bool) -> None:
+    about = {"kind": _KIND, "version": _VERSION, "columns": columns, "complete": complete}
+    replace_file(place / _ABOUT, json.dumps(about).encode())
