@@ -9,6 +9,7 @@
 - ``connectors``: a source and a sink for topologies that never run.
 - ``spark``: Spark sessions and clusters, and the processes behind them.
 - ``data_sources``: PySpark data sources that count and remember.
+- ``streams``: inputs of streaming queries that grow file by file, and what was handed over.
 - ``reference``: the tables of ``docs/reference/``, made from the code.
 - ``examples``: examples in docstrings, run.
 - ``pages``: the documents, and the code in them.

@@ -1,89 +1,28 @@
-"""A streaming DataFrame as a source: each row once, none held up by another, whichever side is stopped or dies."""
+"""A streaming DataFrame as a source: each row once, with its types, none held up by another, whichever side dies."""
 
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import time
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import tailrace as tr
-from kit.data_sources import assert_once, only_n
+from kit.data_sources import assert_once
 from kit.runs import durable, finish, kill, read_parquet, stop
-from kit.spark import MASTER, Sessions, running_on
+from kit.spark import running_on
+from kit.streams import AVAILABLE, Input, WaitsFor, files_in, n_of, of
 from tailrace.errors import TailraceError
 from tailrace.spark.connectors.handover.batch_writer import SMALL_ROWS
 from tailrace.spark.connectors.handover.query_feed import in_a_line
-from tailrace.spark.slots import HELD
 from tailrace.testing.processes import wait_until
 
-
-class Input:
-    """A folder that a streaming query reads, file by file."""
-
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.folder = spark, folder
-        self.rows = self.files = 0
-        folder.mkdir()
-
-    def add(self, rows: int, files: int = 1) -> None:
-        for _ in range(files):
-            path = self.folder / f"{self.files:05d}.json"
-            draft = path.with_name(f".{path.name}")
-            draft.write_text("".join(f'{{"n": {n}}}\n' for n in range(self.rows, self.rows + rows)))
-            os.utime(draft, (self.files, self.files))  # Spark takes them in this order
-            draft.rename(path)
-            self.rows += rows
-            self.files += 1
-
-    @property
-    def stream(self) -> DataFrame:
-        """A micro-batch for each file."""
-        return self.spark.readStream.schema("n long").option("maxFilesPerTrigger", 1).json(str(self.folder))
-
-
-@pytest.fixture
-def numbers(spark: SparkSession, tmp_path: Path) -> Input:
-    return Input(spark, tmp_path / "in")
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(spark: SparkSession) -> Iterator[None]:
-    """No query goes on after its run, and no slot stays taken."""
-    yield
-    if spark.sparkContext._jsc is not None:
-        assert not spark.streams.active
-        assert HELD.count(spark.sparkContext.applicationId) == 0
-
-
-def of(source: Any, out: Any, name: str = "streamed") -> tr.Topology:
-    topology = tr.Topology(name)
-    topology.source("rows", source, tasks=2).map("only", only_n, tasks=2).sink("out", out)
-    return topology
-
-
-def n_of(values: list[Any]) -> list[int]:
-    return [value["n"] for value in values]
-
-
-def query_of(run: Any) -> dict[str, Any]:
-    """The newest progress of the query; empty if there is none yet."""
-    return ((run.lastProgress or {}).get("queries") or {}).get("rows") or {}
-
-
-def files_in(folder: Path, pattern: str) -> list[str]:
-    return sorted(path.name for path in folder.glob(pattern))
-
-
-AVAILABLE = {"availableNow": True}
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def test_batches_small_and_large_come_through_each_row_once(
@@ -109,24 +48,38 @@ def test_batches_small_and_large_come_through_each_row_once(
     assert not (tmp_path / "handover").exists()
 
 
+CONF = {
+    "spark.sql.session.timeZone": "Asia/Tokyo",
+    "spark.sql.preserveCharVarcharTypeInfo": "true",  # else both are strings for Spark, too
+}
+
+
 def test_rows_keep_their_types(spark: SparkSession, numbers: Input, tmp_path: Path) -> None:
+    """In a batch that the executors write, and in one that the driver does."""
     numbers.add(1)
     numbers.add(1)
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    before = {key: spark.conf.get(key) for key in CONF}
     try:
-        frame = numbers.stream.select(
-            *("n", F.expr("timestamp_seconds(n) at"), F.expr("timestamp_ntz'2020-01-02 03:04:05' local")),
-            *(F.expr("array(timestamp_seconds(n)) ats"), F.expr("map('a', n) by"), F.expr("interval '5' second took")),
-            *(F.expr("named_struct('at', timestamp_seconds(n)) part"), F.expr("cast(n as decimal(5, 2)) price")),
+        for key, value in CONF.items():
+            spark.conf.set(key, value)
+        frame = numbers.stream.selectExpr(
+            *("n", "timestamp_seconds(n) at", "timestamp_ntz'2020-01-02 03:04:05' local", "interval '5' second took"),
+            *("array(timestamp_seconds(n)) ats", "map('a', n) by", "named_struct('at', timestamp_seconds(n)) part"),
+            *("cast(n as decimal(5, 2)) price", "unhex('00ff') raw", "date_add(date'2020-02-28', cast(n as int)) day"),
+            *("cast('ab' as char(4)) fixed", "cast('ab' as varchar(4)) short", "if(n < 0, n, null) nothing"),
+            "map(n, map('ats', array(named_struct('at', timestamp_seconds(n), 'raw', unhex('80'))))) deep",
+            "map(cast('k' as varchar(4)), named_struct('texts', array(cast('v' as char(2))))) `short.map`",
         )
+        kinds = dict(frame.dtypes)
+        assert (kinds["fixed"], kinds["short"]) == ("char(4)", "varchar(4)")
         out = tr.to_list()
         topology = tr.Topology("types")
         source = tr.from_stream(frame, folder=tmp_path / "handover", trigger=AVAILABLE)
         topology.source("rows", source).sink("out", out)
         finish(topology.run(workers=1), 120)
     finally:
-        spark.conf.set("spark.sql.session.timeZone", before)
+        for key, value in before.items():
+            spark.conf.set(key, value)
     for row in out.values:
         n = row["n"]
         at = datetime.fromtimestamp(n, UTC)
@@ -139,21 +92,16 @@ def test_rows_keep_their_types(spark: SparkSession, numbers: Input, tmp_path: Pa
             "took": timedelta(seconds=5),
             "part": {"at": at},
             "price": n,
+            "raw": b"\x00\xff",
+            "day": date(2020, 2, 28) + timedelta(days=n),
+            "deep": {n: {"ats": [{"at": at, "raw": b"\x80"}]}},
+            "fixed": "ab  ",
+            "short": "ab",
+            "nothing": None,
+            "short.map": {"k": {"texts": ["v "]}},
         }
         assert row["at"].tzinfo is not None and row["part"]["at"].tzinfo is not None
     assert len(out.values) == 2
-
-
-class WaitsFor:
-    """Row 0 waits until a file is there."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        while row["n"] == 0 and not self.path.exists():
-            time.sleep(0.01)
-        return row
 
 
 def test_a_slow_row_holds_up_no_batch_behind_it(spark: SparkSession, numbers: Input, tmp_path: Path) -> None:
@@ -190,20 +138,6 @@ def test_a_worker_is_killed(spark: SparkSession, numbers: Input, tmp_path: Path)
         run.processAllAvailable(60)
         assert_once(n_of(out.values), numbers.rows)
         stop(run)
-
-
-def test_a_query_that_is_stopped_ends_the_run(spark: SparkSession, numbers: Input, tmp_path: Path) -> None:
-    numbers.add(100, files=2)
-    out = tr.to_list()
-    source = tr.from_stream(numbers.stream, folder=tmp_path / "handover")
-    run = of(source, out).run(workers=2)
-    wait_until(lambda: len(out.values) >= 100, 60, "rows")
-    spark.sparkContext.cancelAllJobs()  # as PySpark does at Ctrl-C; jobs of the query are left out
-    assert source.query is not None
-    source.query.processAllAvailable()
-    source.query.stop()
-    finish(run)
-    assert_once(n_of(out.values), 200)
 
 
 def test_runs_go_on_where_both_sides_stopped(spark: SparkSession, numbers: Input, tmp_path: Path) -> None:
@@ -260,67 +194,6 @@ def test_a_batch_that_spark_runs_again_is_handed_over_once(spark: SparkSession, 
     # The last windows are still open.
     found = sorted((row["n"], row["count"]) for row in out.values)
     assert found == [(start, 10) for start in range(0, len(found) * 10, 10)] and len(found) >= 14
-
-
-def test_a_query_is_held_back_while_many_rows_wait(spark: SparkSession, numbers: Input, tmp_path: Path) -> None:
-    numbers.add(100, files=10)
-    out = tr.to_list()
-    topology = tr.Topology("held-back")
-    source = tr.from_stream(numbers.stream, folder=tmp_path / "handover", max_waiting=250)
-    rows = topology.source("rows", source).map("slow", WaitsFor(tmp_path / "go"))
-    rows.sink("out", out)
-    with running_on(spark, topology, workers=2) as run:
-        wait_until(lambda: len(files_in(tmp_path / "handover", "batches/batch-*")) == 3, 60, "three batches")
-        time.sleep(1)
-        assert len(files_in(tmp_path / "handover", "batches/batch-*")) == 3
-        wait_until(lambda: query_of(run).get("waitingRows") == 300, 30, "progress to say so")
-        (tmp_path / "go").touch()
-        wait_until(lambda: len(out.values) == numbers.rows, 60, "all rows")
-        assert len(files_in(tmp_path / "handover", "batches/batch-*")) < 10, "what is durable is deleted on the way"
-        (tmp_path / "go").unlink()
-        stop(run)
-    assert_once(n_of(out.values), numbers.rows)
-
-
-def test_stop_while_a_query_is_held_back(spark: SparkSession, numbers: Input, tmp_path: Path) -> None:
-    numbers.add(100, files=5)
-    out = tr.to_list()
-    topology = tr.Topology("held-back")
-    source = tr.from_stream(numbers.stream, folder=tmp_path / "handover", max_waiting=50)
-    topology.source("rows", source).map("slow", WaitsFor(tmp_path / "go")).sink("out", out)
-    with running_on(spark, topology, workers=2) as run:
-        wait_until(lambda: files_in(tmp_path / "handover", "batches/batch-*"), 60, "a batch")
-        (tmp_path / "go").touch()
-        stop(run)
-    assert_once(n_of(out.values), len(out.values))
-    assert len(out.values) >= 100
-
-
-def test_a_query_that_fails_ends_the_run_and_what_it_handed_over_waits(
-    spark: SparkSession, numbers: Input, tmp_path: Path
-) -> None:
-    numbers.add(100, files=2)
-    out = tr.to_parquet(tmp_path / "out", schema="n long", roll_seconds=0.1)
-
-    def fails_at_150(n: int) -> int:  # a local one: Spark's workers do not have the tests
-        if n == 150:
-            raise ValueError(f"no such number: n={n}")
-        return n
-
-    failing = numbers.stream.select(F.udf(fails_at_150, "long")("n").alias("n"))
-    run = of(tr.from_stream(failing, folder=tmp_path / "handover"), out).run(
-        workers=2, checkpoint=tmp_path / "checkpoint"
-    )
-    with pytest.raises(TailraceError) as caught:
-        run.awaitTermination(120)
-    assert str(caught.value) == (
-        "the streaming query failed: source=rows query=streamed/rows cause=ValueError: no such number: n=150; "
-        "is it its data, or one of its own steps?"
-    )
-    assert caught.value.__cause__ is not None
-    again = tr.from_stream(numbers.stream, folder=tmp_path / "handover", trigger=AVAILABLE)
-    finish(of(again, out).run(workers=2, checkpoint=tmp_path / "checkpoint"), 120)
-    assert_once(read_parquet(tmp_path / "out"), 200)
 
 
 def test_queries_that_cannot_start(spark: SparkSession, numbers: Input, tmp_path: Path) -> None:
@@ -413,19 +286,3 @@ def test_errors_of_spark_in_a_line() -> None:
     )
     text = "Traceback (most recent call last):\n  File x\n    line\nKeyError: 'a'\n SQLSTATE: 39000"
     assert in_a_line(Exception(f"it failed\n{text}\n=== Streaming Query ===\nplan")) == "KeyError: 'a'"
-
-
-def test_a_session_that_is_stopped_under_a_run(sessions: Sessions, tmp_path: Path) -> None:
-    spark = sessions.get(MASTER)
-    numbers = Input(spark, tmp_path / "in")
-    numbers.add(10)
-    out = tr.to_list()
-    run = of(tr.from_stream(numbers.stream, folder=tmp_path / "handover"), out).run(workers=1)
-    wait_until(lambda: out.values, 60, "rows")
-    sessions.stop()
-    with pytest.raises(TailraceError) as caught:
-        run.awaitTermination(60)
-    assert str(caught.value) == (
-        "the Spark session was stopped under a streaming query: source=rows query=streamed/rows; "
-        "was spark.stop() called?"
-    )

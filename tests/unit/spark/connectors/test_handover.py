@@ -18,7 +18,7 @@ from tailrace.runtime.connectors.fingerprint import fingerprint
 from tailrace.spark.connectors.handover.folder import About, HandoverFolder
 from tailrace.spark.connectors.handover.keeper import Keeper
 from tailrace.spark.connectors.handover.manifests import ROW_BITS, Manifest, Manifests, names_of
-from tailrace.spark.connectors.handover.reader import HandoverReader, HandoverSource
+from tailrace.spark.connectors.handover.reader import LIST_NS, POLL_NS, HandoverReader, HandoverSource
 from tailrace.spark.connectors.handover.row_files import write_rows
 from tailrace.spark.connectors.staged_rows import RowReader
 from tailrace.testing.connectors import Crash, CrashAt, check_source, steps
@@ -108,12 +108,34 @@ def test_a_reader_waits_for_batches_until_it_is_told_the_end(tmp_path: Path) -> 
     assert reader.poll(10, 0) == [] and not reader.done
     hand_over(keeper, folder, [1])
     keeper.end()
-    assert reader.poll(10, 0) == [] and reader.done and not reader.may_follow
+    assert reader.poll(10, LIST_NS + 1000) == [] and reader.done and not reader.may_follow
     keeper.close()
     # The next run goes on, and what the last one said of its end is forgotten.
     folder, keeper = begun(tmp_path / "handover")
     reader = HandoverReader(folder, SPLITS, READER, SplitStart("0", 2))
     assert reader.poll(10, 0) == [] and not reader.done
+
+
+def test_a_reader_that_waits_seldom_lists_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing costs more the more batches wait, and four splits that looked 100 times a second kept a disk busy."""
+    folder, keeper = begun(tmp_path / "handover")
+    reader = HandoverReader(folder, SPLITS, READER, SplitStart("0"))
+    looks: list[int] = []
+    now_ns = 0
+    look = Manifests.look
+
+    def counted(manifests: Manifests) -> Any:
+        looks.append(now_ns)
+        return look(manifests)
+
+    monkeypatch.setattr(Manifests, "look", counted)
+    for _ in range(100):  # a second
+        assert reader.poll(10, now_ns) == [] and reader.ready_ns == now_ns + POLL_NS
+        now_ns = reader.ready_ns
+    assert looks == [0, LIST_NS, 2 * LIST_NS, 3 * LIST_NS]
+    hand_over(keeper, folder, [0])
+    assert reader.poll(10, now_ns), "a batch is found by its name, as soon as before"
+    assert len(looks) == 4
 
 
 def test_a_reader_passes_batches_that_were_read_and_deleted_before_it_came(tmp_path: Path) -> None:
@@ -323,6 +345,23 @@ def test_a_query_that_begins_elsewhere_is_refused(tmp_path: Path) -> None:
     keeper.end()
     with pytest.raises(TailraceError, match=r"the handover has ended: .* batch=2, is it stopped"):
         keeper.hand_over(2, [])
+
+
+def test_a_driver_that_gave_the_folder_back_changes_nothing_in_it(tmp_path: Path) -> None:
+    """Its query may still be in a batch, if Spark could not end it, and the next run may have begun."""
+    folder, keeper = begun(tmp_path / "handover")
+    hand_over(keeper, folder, [0, 1])
+    late = written(folder, 2, [5])
+    keeper.close()
+    folder, other = begun(tmp_path / "handover")
+    before = names_in(folder.batches), (folder.path / "job.json").read_bytes()
+    with pytest.raises(TailraceError, match=r"the handover has ended: .* batch=2, is it stopped"):
+        keeper.hand_over(2, late)
+    keeper.end()
+    keeper.clean({"0": 2, "1": 1, "2": 2})
+    assert (names_in(folder.batches), (folder.path / "job.json").read_bytes()) == before
+    assert len(names_in(folder.rows)) == 3
+    other.close()
 
 
 def test_the_first_of_two_drivers_wins(tmp_path: Path) -> None:

@@ -22,7 +22,11 @@ from tailrace.spark.connectors.handover.manifests import ROW_BITS, Manifest, Man
 from tailrace.spark.connectors.staged_rows import RowReader
 
 POLL_NS = 10 * MILLISECOND_NS
-"""How often to look for the next batch."""
+"""How often to look for the next batch, by its name."""
+
+LIST_NS = 250 * MILLISECOND_NS
+"""How often to list the folder while no batch is there. Only a listing shows that the handover has ended, or that the
+next batch is gone because it held nothing for this split, and it costs more than a look at a name."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class HandoverReader:
         self._number = start.offset >> ROW_BITS  # of the next batch
         self._next = start.offset
         self._ready_ns = 0
+        self._list_ns = 0  # when to list the folder again
         self._done = False
         self._resume(start)
 
@@ -92,7 +97,7 @@ class HandoverReader:
     def _advance(self, now_ns: int) -> bool:
         """Open the next file. False if there is none yet."""
         while not self._files:
-            manifest = self._next_manifest()
+            manifest = self._next_manifest(now_ns)
             if manifest is None:
                 self._ready_ns = now_ns + POLL_NS
                 return False
@@ -102,14 +107,15 @@ class HandoverReader:
         self._ready_ns = 0
         return True
 
-    def _next_manifest(self) -> Manifest | None:
+    def _next_manifest(self, now_ns: int) -> Manifest | None:
         """The next batch. Those that are gone were durable before this split came to them: they hold nothing of it."""
         manifest = self._manifests.read(self._number)
-        if manifest is not None:
+        if manifest is not None or now_ns < self._list_ns:
             return manifest
         numbers, end = self._manifests.look()
         later = [number for number in numbers if number >= self._number]
         if not later:
+            self._list_ns = now_ns + LIST_NS
             self._done = end is not None and self._number >= end
             return None
         # Batches are handed over in order: with a later one there, this one is there too, or was and is gone.
