@@ -26,10 +26,11 @@ setup: java $(DEV) ## create .venv with Tailrace, its laboratory and its develop
 demo: java $(DEV) ## a word count on a local Spark that survives the loss of a worker
 	@$(BIN)/tailrace demo
 
-# Tests of processes measure time and kill things: they have the machine to themselves.
+# Tests of processes measure time and kill things: they have the machine to themselves. Those of Spark wait more than they compute.
 test: java $(DEV) ## all tests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/unit tests/properties tests/simulation research/tests/unit research/tests/properties
-	@$(BIN)/python -m pytest tests/processes research/tests/processes tests/spark research/tests/spark
+	@$(BIN)/python -m pytest tests/processes research/tests/processes
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark research/tests/spark
 
 check: $(DEV) ## lint, format, types, and the direction of imports
 	@$(BIN)/ruff check .

@@ -52,7 +52,8 @@ class HedgingController:
 
     def emitted(self, root: Root, now_ns: int) -> None:
         """A root is emitted for the first time, or again by recovery, which supersedes its hedges."""
-        if root.complete_ns:  # complete and not durable, or recovery would leave it: a loss may have taken its rows
+        # Recovery emits a root again that is complete and not durable, because its rows may have been lost.
+        if root.complete_ns:
             for edge in self._edges:
                 edge.forget(root.emissions)
         key = root.emissions[0]

@@ -116,7 +116,7 @@ class Ledger:
 
     @property
     def pending(self) -> int:
-        """Roots from the prefix to the newest emission."""
+        """Roots from the ledger's own prefix to the newest emission, those that are durable above a gap included."""
         return self._pending
 
     def admit(self, split: int, offset: int, value: Any, due_ns: int) -> Root:
@@ -143,7 +143,7 @@ class Ledger:
         """Begin a hedge, which races the newest incarnation. Returns its emission number. The caller must ``arm`` it
         next.
 
-        Recovery takes no notice of hedges.
+        Recovery does not repeat hedges: it begins one new incarnation by ``emit``.
         """
         assert root.hedges < MOST_HEDGES, f"a root is hedged too often: split={root.split} offset={root.offset}"
         emission = hedge_of(root.emissions[-1])

@@ -17,8 +17,8 @@ Each gets the message that was attached to the tuple. Tuples of one sender that 
 without attached messages, may be reported together, by ``received_many`` and ``executed_many``. ``hear`` is for
 messages that travelled alone. After any of these, and once after ``bind_receiver``, the engine empties ``outbox``.
 
-A task may report late: while it runs a tuple it calls nothing, and afterwards first what has arrived meanwhile, then
-what has run. Before that the engine sets ``late_ns``.
+A task may report late. While it runs a tuple, the engine calls nothing. Afterwards it sets ``late_ns``, reports the
+tuples that arrived meanwhile, and then those that ran.
 
 After a possible loss of tuples or messages the engine binds new choosers and receivers for the whole edge, offers them
 the held tuples, and carries nothing from the old ones to the new ones.
@@ -82,8 +82,8 @@ class Receiver:
     """The side of a load-aware grouping at one receiving task. It serves all senders of the edge.
 
     Law: ``outbox`` names senders in ``range(senders)``, and what it sends depends on arguments and generator only. The
-    ``_many`` methods lead to the same messages as one call for each tuple, or to their sum; of how long tuples took
-    they may look at a sample only.
+    ``_many`` methods lead to the same messages as one call for each tuple, or to one message with their sum. They may
+    look at the durations of some of the tuples only.
 
     Example:
         >>> from random import Random
@@ -93,7 +93,7 @@ class Receiver:
     """
 
     hears_arrivals = True
-    """Whether ``received`` does anything. The driver may leave the call out if not."""
+    """Whether ``received`` does anything. The engine may leave the call out if not."""
 
     arrivals_can_wait = False
     """Whether arrivals may be reported as late as the execution, though before it."""
@@ -102,7 +102,7 @@ class Receiver:
     """Whether senders hold tuples until they hear that others have been executed."""
 
     late_ns = 0
-    """How long ago the first of the tuples ran that are reported next. The driver sets it."""
+    """How long ago the first of the tuples ran that are reported next. The engine sets it."""
 
     def __init__(self) -> None:
         self._outbox: list[tuple[int, Message]] = []
