@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from tailrace.clock import SECOND_NS
 
-RAMP_NS = 2 * SECOND_NS
+RAMP_NS = SECOND_NS
 RAMP_FROM = 0.25
 """A limit begins with this part of its rate and reaches all of it after ``RAMP_NS``: a service that has just been
 started, or whose limit was guessed too high, says so before it is flooded."""
 
-PERIOD_NS = SECOND_NS
-INCREASE = 0.1
-"""The part of the limit that is added after each period without a refusal."""
+PERIOD_NS = SECOND_NS // 2
+INCREASE = 0.05
+"""The part of the limit that is added after the first period without a refusal."""
+
+GROWTH = 4
+"""How much more is added after each further period without one. A service that has refused calls for a while, and then
+no more, is used in full a second later; while it refuses some, such periods do not follow each other."""
 
 TOLERATED = 0.05
 """Share of refused attempts from which on nothing is added. A service that refuses a few calls by chance, whatever the
 rate, would otherwise bring the limit down for good."""
 
-DECREASE = 0.5
-"""The part that is taken away after a period in which all attempts were refused; in proportion if only some were."""
+DECREASE = 0.3
+"""The part that is taken away after a period in which all attempts were refused; in proportion if only some were. In a
+second it is about half."""
 
 LEAST = 0.02
 """The smallest part. It lets a limit find out that the service answers again."""
@@ -29,7 +34,7 @@ MOST_REFUSED = 0.5
 
 
 class Pace:
-    """Additive increase, multiplicative decrease. Counts attempts and refusals in periods of a second."""
+    """Additive increase, multiplicative decrease. Counts attempts and refusals in periods of half a second."""
 
     def __init__(self, now_ns: int) -> None:
         self._began_ns = now_ns
@@ -38,6 +43,8 @@ class Pace:
         self._attempts = 0
         self._refused = 0
         self._last = (0, 0)  # attempts and refusals of the period before
+        self._added = INCREASE  # after the period before, if nothing was refused
+        self._clean = False  # whether it had attempts, and no refusals
         self.paused_until_ns = now_ns
 
     def factor(self, now_ns: int) -> float:
@@ -77,8 +84,11 @@ class Pace:
         self._period_ns += periods * PERIOD_NS
 
     def _close_period(self) -> None:
-        share = min(1.0, self._refused / max(1, self._attempts))
-        added = INCREASE * max(0.0, 1 - share / TOLERATED)
+        made = self._attempts or self._last[0] or 1  # without attempts, the refusals are of those before
+        share = min(1.0, self._refused / made)
+        self._added = min(1.0, GROWTH * self._added) if self._clean else INCREASE
+        self._clean = self._attempts > 0 and not self._refused
+        added = self._added * max(0.0, 1 - share / TOLERATED)
         self._part = min(1.0, max(LEAST, self._part * (1 - DECREASE * share)) + added)
         self._last = (self._attempts, self._refused)
         self._attempts = self._refused = 0

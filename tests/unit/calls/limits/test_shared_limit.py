@@ -99,8 +99,8 @@ def test_a_concurrency_without_a_rate_shrinks_when_the_service_refuses_calls() -
     shared.handle(0, Request(permits=10), LATER_NS)
     assert [reply.permits for _, reply in shared.step(LATER_NS)] == [10]
     shared.handle(0, Request(attempts=10, throttled=4), LATER_NS)
-    told = [reply.share for _, reply in shared.step(LATER_NS + SECOND_NS)]
-    assert told == [8]
+    told = [reply.share for _, reply in shared.step(LATER_NS + SECOND_NS // 2)]
+    assert told == [9]
 
 
 def granted(holder: Holder, now_ns: int, **fields: object) -> int:
