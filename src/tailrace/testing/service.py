@@ -80,6 +80,7 @@ class Counts:
 
     by_key: dict[str, int] = field(default_factory=dict)  # calls that were answered
     begun_s: list[float] = field(default_factory=list)  # all calls
+    taken_s: list[float] = field(default_factory=list)  # all calls that were not refused
     refused: int = 0
     failed: int = 0
 
@@ -87,10 +88,9 @@ class Counts:
 class _Connection(asyncio.Protocol):
     """One keep-alive connection. Requests on it come one after another, without a body."""
 
-    def __init__(self, behaviour: Behaviour, counts: Counts, served_s: list[float], rng: Random) -> None:
+    def __init__(self, behaviour: Behaviour, counts: Counts, rng: Random) -> None:
         self._behaviour = behaviour
         self._counts = counts
-        self._served_s = served_s  # when calls began that were not refused, of all connections
         self._rng = rng
         self._buffer = b""
         self._timer: asyncio.TimerHandle | None = None
@@ -120,13 +120,13 @@ class _Connection(asyncio.Protocol):
             counts.refused += 1
             self._answer(429, "", f"Retry-After: {behaviour.retry_after_s:g}\r\n")
             return
+        counts.taken_s.append(now_s)
         if self._rng.random() < behaviour.failing:
             counts.failed += 1
             self._answer(500, "")
             return
         key = path.rpartition("/")[2]
         counts.by_key[key] = counts.by_key.get(key, 0) + 1
-        self._served_s.append(now_s)
         delay_ms = answer_ms(behaviour, key)
         if self._rng.random() < behaviour.hanging:
             delay_ms *= behaviour.hang_factor
@@ -136,7 +136,7 @@ class _Connection(asyncio.Protocol):
         behaviour, since_s = self._behaviour, now_s - self._counts.begun_s[0]
         if behaviour.refuse_above is None or not behaviour.refuse_from_s <= since_s < behaviour.refuse_until_s:
             return False
-        in_the_last_second = len(self._served_s) - bisect_right(self._served_s, now_s - 1)
+        in_the_last_second = len(self._counts.taken_s) - bisect_right(self._counts.taken_s, now_s - 1)
         return in_the_last_second >= behaviour.refuse_above
 
     def _answer(self, status: int, body: str, header: str = "") -> None:
@@ -147,9 +147,9 @@ class _Connection(asyncio.Protocol):
 
 
 async def _serve(behaviour: Behaviour) -> None:
-    counts, served_s, rng = Counts(), list[float](), Random(behaviour.seed)
+    counts, rng = Counts(), Random(behaviour.seed)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(behaviour, counts, served_s, rng), HOST, 0, backlog=1024)
+    server = await loop.create_server(lambda: _Connection(behaviour, counts, rng), HOST, 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)  # until the one who started it closes it, or is gone
 
@@ -175,7 +175,7 @@ class Service:
         return f"http://{HOST}:{self.port}/call"
 
     def report(self) -> dict[str, Any]:
-        """What it was asked so far: ``by_key``, ``begun_s``, ``refused`` and ``failed``."""
+        """What it was asked so far: ``by_key``, ``begun_s``, ``taken_s``, ``refused`` and ``failed``."""
         with urlopen(f"http://{HOST}:{self.port}/report", timeout=10) as reply:
             found: dict[str, Any] = json.loads(reply.read())
         return found

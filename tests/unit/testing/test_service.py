@@ -53,7 +53,7 @@ def test_it_refuses_what_is_above_a_rate() -> None:
         report = service.report()
     assert sorted(answers, key=str)[0] == (429, "0.25")
     assert report["refused"] == 1
-    assert len(report["by_key"]) == 1
+    assert (len(report["begun_s"]), len(report["taken_s"]), len(report["by_key"])) == (2, 1, 1)
 
 
 @pytest.mark.parametrize(("share", "status", "counted"), [("refusing", 429, "refused"), ("failing", 500, "failed")])
@@ -65,6 +65,7 @@ def test_calls_are_refused_and_fail_by_chance(share: str, status: int, counted: 
     assert {answer[0] for answer in bad} == {status}
     assert 10 < len(bad) == report[counted] < 50
     assert len(report["by_key"]) == 60 - len(bad)
+    assert len(report["taken_s"]) == 60 - report["refused"], "what fails was taken"
 
 
 def test_calls_hang_by_chance() -> None:

@@ -14,8 +14,13 @@ def test_the_fullest_second_is_found_wherever_it_begins() -> None:
 
 
 def test_use_counts_whole_seconds_of_what_was_allowed() -> None:
-    assert kept(EVEN_S, 8, (20, 24), 0.5) == (0, 1)
-    excess, use = kept(EVEN_S, 4, (20, 24), 0.5)
+    assert kept(EVEN_S, EVEN_S, 8, (20, 24), 0.5) == (0, 1)
+    excess, use = kept(EVEN_S, EVEN_S, 4, (20, 24), 0.5)
     assert (excess, use) == (1, 2)
-    _, use = kept(EVEN_S, 16, (0, 9), 0.5)
+    _, use = kept(EVEN_S, EVEN_S, 16, (0, 9), 0.5)
     assert use == 1
+
+
+def test_calls_that_were_refused_count_against_the_limit_and_not_as_use() -> None:
+    taken_s = [moment_s for moment_s in EVEN_S if not 2 <= moment_s < 4]
+    assert kept(EVEN_S, taken_s, 8, (20, 24), 0.5) == (0, 7 / 9)

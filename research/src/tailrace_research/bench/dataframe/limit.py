@@ -52,7 +52,7 @@ def _measure(rate: int, sizes: DataFrameSizes) -> Figures:
         report = service.report()
     sizes.traces[f"limit_{rate}"] = report["begun_s"]
     lower = (from_s, from_s + REFUSING_S)
-    excess, use = kept(report["begun_s"], rate, lower, REFUSED_ABOVE)
+    excess, use = kept(report["begun_s"], report["taken_s"], rate, lower, REFUSED_ABOVE)
     return {
         f"limit_{rate}_excess": excess,
         f"limit_{rate}_use": use,
@@ -81,18 +81,17 @@ def _drop(answer: str) -> None:
     """The answer is not needed."""
 
 
-def kept(begun_s: list[float], rate: float, lower: tuple[float, float], factor: float) -> tuple[float, float]:
+def kept(
+    begun_s: list[float], taken_s: list[float], rate: float, lower: tuple[float, float], factor: float
+) -> tuple[float, float]:
     """How far the fullest second is above the limit, and which share of what was allowed was used.
 
-    Seconds are counted from the first call on. The last one, in which the work ran out, does not count as use.
+    All calls count against the limit, and as use only those that the service took. Seconds are counted from the first
+    call on. The last one, in which the work ran out, does not count as use.
     """
     first_s = begun_s[0]
     whole = floor(begun_s[-1] - first_s)
-    counted: dict[int, int] = {}
-    for moment_s in begun_s:
-        second = int(moment_s - first_s)
-        counted[second] = counted.get(second, 0) + 1
-    used = sum(calls for second, calls in counted.items() if second < whole)
+    used = sum(moment_s - first_s < whole for moment_s in taken_s)
     allowed = rate * (whole - (1 - factor) * _overlap(lower, (0.0, float(whole))))
     return fullest_second(begun_s) / rate - 1, used / allowed
 
