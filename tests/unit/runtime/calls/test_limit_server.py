@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -187,80 +186,6 @@ def test_a_client_that_does_not_read_holds_up_none_and_is_disconnected(
     wait_until(lambda: not server._connections, 60, "the server to drop it")
     within(30, lambda: call_once(API, address))
     contact.connection.close()
-
-
-def test_a_client_reconnects_and_says_how_many_calls_it_has(server: LimitServer) -> None:
-    limit = tr.limit("narrow", concurrency=2)
-    address = limit_address(limit)
-
-    async def work() -> None:
-        client = open_limit(limit, address)
-        permit = await client.acquire(1.0)
-        for connections in list(server._connections.values()):
-            for connection in list(connections.values()):
-                connection.socket.shutdown(socket.SHUT_RDWR)
-        second = await client.acquire(1.0)
-        third = asyncio.ensure_future(client.acquire(1.0))
-        done, _ = await asyncio.wait([third], timeout=0.3)
-        assert not done
-        permit.release()
-        (await third).release()
-        second.release()
-        await client.close()
-
-    within(30, work)
-
-
-def test_calls_that_end_while_a_client_reconnects_leave_their_permits(
-    server: LimitServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit = tr.limit("narrow", concurrency=2)
-    address = limit_address(limit)
-    told: list[Any] = []
-    ended = asyncio.Event()
-
-    async def slowly(*args: Any) -> Any:
-        told.append(args[1])
-        await ended.wait()
-        return await limit_links.connect(*args)
-
-    async def work() -> None:
-        client, other = open_limit(limit, address), open_limit(limit, address)
-        permits = [await client.acquire(1.0) for _ in range(2)]
-        monkeypatch.setattr(limit_client, "connect", slowly)
-        for connection in list(server._connections[server._limits["narrow"]].values()):
-            connection.socket.shutdown(socket.SHUT_RDWR)
-        while len(told) < 2:
-            await asyncio.sleep(0.001)
-        for permit in permits:
-            permit.release()
-        ended.set()
-        while len(server._connections.get(server._limits["narrow"], ())) < 2:
-            await asyncio.sleep(0.001)
-        for _ in range(2):
-            await other.acquire(1.0)
-        assert sorted(said["in_use"] for said in told) == [0, 2]
-        await client.close()
-        await other.close()
-
-    within(30, work)
-
-
-def test_a_connection_that_ends_as_soon_as_it_is_there_is_made_again(
-    server: LimitServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    take = limit_links.RemoteLink.take
-    links: list[limit_links.RemoteLink] = []
-
-    def take_and_end(link: limit_links.RemoteLink, data: bytes) -> None:
-        take(link, data)
-        if link.heard.done() and not links:
-            links.append(link)
-            link.connection_lost(None)
-
-    monkeypatch.setattr(limit_links.RemoteLink, "take", take_and_end)
-    within(30, lambda: call_once(API, limit_address(API)))
-    assert links[0].ended
 
 
 def test_a_task_without_its_driver_says_so_once_and_keeps_its_part(
