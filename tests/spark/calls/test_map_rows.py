@@ -120,6 +120,24 @@ def test_a_result_that_does_not_fit_is_an_error_like_any_other(spark: SparkSessi
     assert (got[0].score, got[1].score, got[2].score) == (0.0, None, 1.0)
 
 
+@pytest.mark.parametrize("calls", [None, tr.Calls(), tr.Calls(on_error="column")], ids=["plain", "calls", "column"])
+def test_parts_of_a_result_are_not_cut_to_fit(spark: SparkSession, calls: tr.Calls | None) -> None:
+    def counted(row: Any) -> Any:
+        return {"id": row.id, "counts": [{"n": row.id / 2}]}
+
+    step = tr.map_rows(counted, "id long, counts array<struct<n:int>>", calls=calls)
+    df = spark.range(0, 2, numPartitions=1).transform(step)
+    why = "result does not fit: column=counts[0].n type=int value=0.5: not an integer: 0.5; function=counted row=1"
+    if calls is None or calls.on_error == "fail":
+        with pytest.raises(Exception, match="result does not fit") as caught:
+            df.collect()
+        assert why in str(caught.value)
+        return
+    got = {row.id: row for row in df.collect()}
+    assert (got[0].counts, got[0].error, got[1].counts) == ([Row(n=0)], None, None)
+    assert why in got[1].error
+
+
 class Counting:
     """An object of each task."""
 

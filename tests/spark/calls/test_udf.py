@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,33 @@ def test_a_result_that_does_not_fit_ends_the_query(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="result does not fit: column=value type=double value='high'") as caught:
         spark.range(2, 4, numPartitions=1).select(tr.udf("double")(odd_fails)("id")).collect()
     assert "; function=odd_fails row=1: does the function return what its schema says?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "wrong", "right", "why"),
+    [
+        ("long", 1.5, 2.0, "column=value type=bigint value=1.5: not an integer: 1.5"),
+        ("array<int>", [1, 1.5], [2.0], "column=value[1] type=int value=1.5: not an integer: 1.5"),
+        ("label string, n int", {"labl": "a"}, {"label": "a"}, "no such field: 'labl': did you mean label?"),
+        ("label string, n int", ("a", 1.5), ("a", 1), "column=value.n type=int value=1.5: not an integer: 1.5"),
+        ("decimal(4,2)", Decimal("NaN"), Decimal(1), "value=Decimal('NaN'): not a number: Decimal('NaN')"),
+    ],
+    ids=str,
+)
+def test_a_result_is_not_cut_to_fit(spark: SparkSession, schema: str, wrong: Any, right: Any, why: str) -> None:
+    def answer(number: int) -> Any:
+        return wrong if number else right
+
+    one_of_two = spark.range(0, 2, numPartitions=1).select
+    column = tr.udf(schema, calls=tr.Calls(on_error="column"))(answer)
+    good, bad = one_of_two(column("id").alias("s")).select("s.*").collect()
+    assert (good.error, bad.value) == (None, None)
+    assert good.value is not None
+    assert why in bad.error
+    for calls in (None, tr.Calls()):
+        with pytest.raises(Exception, match="result does not fit") as caught:
+            one_of_two(tr.udf(schema, calls=calls)(answer)("id")).collect()
+        assert why in str(caught.value)
 
 
 def test_a_filter_on_results_makes_no_second_call(spark: SparkSession, tmp_path: Path) -> None:
