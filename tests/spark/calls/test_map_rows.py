@@ -258,6 +258,28 @@ def test_a_journal_makes_a_second_run_free(spark: SparkSession, tmp_path: Path) 
     assert observation.get["found"] == 20
 
 
+def test_rows_without_a_key_share_no_answer(spark: SparkSession, tmp_path: Path) -> None:
+    async def paid(row: Any) -> Any:
+        return row.id, row.key
+
+    df = spark.range(0, 10, numPartitions=1).selectExpr("id", "if(id < 5, null, id % 2) as key")
+    calls = tr.Calls(journal=tmp_path / "journal", journal_key="key", concurrency=1)
+    for found in (3, 5):
+        observation = Observation(f"found-{found}")
+        step = tr.map_rows(paid, "id long, key long", calls=calls, observation=observation)
+        got = sorted(df.transform(step).collect())
+        assert [row.id for row in got if row.key is None] == [0, 1, 2, 3, 4]
+        assert {row.key for row in got} == {None, 0, 1}
+        assert observation.get["found"] == found
+
+
+def test_a_journal_key_that_is_no_column_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    step = tr.map_rows(words, PAIRS, calls=tr.Calls(journal=tmp_path / "journal", journal_key="idd"))
+    with pytest.raises(tr.OptionError) as caught:
+        spark.range(3).transform(step)
+    assert str(caught.value) == "journal_key is no column: function=words journal_key=idd: did you mean id?"
+
+
 def test_a_limit_is_shared_by_all_tasks(spark: SparkSession, tmp_path: Path) -> None:
     async def quick(row: Any) -> Any:
         return (row.id, time.time())

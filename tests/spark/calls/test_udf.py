@@ -169,6 +169,17 @@ def test_a_journal_is_keyed_by_a_parameter(spark: SparkSession, tmp_path: Path) 
     )
 
 
+def test_a_journal_key_must_be_given(spark: SparkSession, tmp_path: Path) -> None:
+    def paid(number: int, rest: int = 0) -> int:
+        return number + rest
+
+    column = tr.udf("long", calls=tr.Calls(journal=tmp_path / "journal", journal_key="rest"))(paid)
+    with pytest.raises(tr.OptionError) as caught:
+        column("id")
+    assert str(caught.value) == "journal_key is not given: function=paid journal_key=rest: is it optional?"
+    assert column("id", F.lit(1)) is not None
+
+
 def test_plain_values_are_taken_at_once() -> None:
     assert halved(5) == 2.5
     assert classify.__doc__ == "Say how long a text is."

@@ -57,7 +57,7 @@ class Window:
         open_caller: makes the caller, inside the event loop of the window.
         concurrency: calls under way at once.
         ordered: whether results come in the order of the rows.
-        key_of: what identifies a call in the journal, given its arguments.
+        key_of: what identifies a call in the journal, given its arguments. None: it is neither looked up nor kept.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Window:
         *,
         concurrency: int,
         ordered: bool,
-        key_of: Callable[[tuple[Any, ...]], bytes] | None = None,
+        key_of: Callable[[tuple[Any, ...]], bytes | None] | None = None,
         buffer: int | None = None,
     ) -> None:
         self._source = source

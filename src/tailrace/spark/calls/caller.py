@@ -73,13 +73,21 @@ class TaskCalls:
 
     def key_of(
         self, getter: Callable[[str], Callable[[tuple[Any, ...]], Any]]
-    ) -> Callable[[tuple[Any, ...]], bytes] | None:
-        """What identifies a call in the journal. ``getter`` says how the column that was named is read."""
+    ) -> Callable[[tuple[Any, ...]], bytes | None] | None:
+        """What identifies a call in the journal. ``getter`` says how the column that was named is read.
+
+        Null identifies nothing: rows without a key would share one answer.
+        """
         if self.journal is None:
             return None
         assert self.options.journal_key is not None, "it was checked when the step was declared"
         get = getter(self.options.journal_key)
-        return lambda args: journal_key(get(args))
+
+        def key_of(args: tuple[Any, ...]) -> bytes | None:
+            value = get(args)
+            return None if value is None else journal_key(value)
+
+        return key_of
 
     def ended(self) -> Figures:
         """The figures of a task that has made all its calls. They are logged."""

@@ -14,7 +14,7 @@ from tailrace.errors import OptionError, shorten
 from tailrace.spark.calls.bodies import check_function, name_of
 from tailrace.spark.calls.driver import is_connect, task_calls
 from tailrace.spark.calls.observed import MARK, marked, observe
-from tailrace.spark.calls.options import check_calls
+from tailrace.spark.calls.options import check_calls, check_journal_key
 from tailrace.spark.calls.row_step import ATTEMPTS, ERROR, CalledRows, PlainRows
 from tailrace.spark.calls.rows import finished
 from tailrace.spark.calls.values import analysis_refused, nullable, parse, parse_early, refuse_types, user_defined
@@ -70,6 +70,8 @@ def map_rows(
         if options is None:
             return _map_in_arrow(df, PlainRows(function, name, declared, types), declared)
         _refuse_added(declared, options)
+        if not is_connect(df):  # where asking for the columns is a round trip: there each task looks
+            check_journal_key(name, options, df.columns)
         making = task_calls(df.sparkSession, function, name, options, finished)
         returned = nullable(declared)
         added = [StructField(ERROR, StringType()), StructField(ATTEMPTS, IntegerType())]

@@ -88,7 +88,11 @@ class Udf:
                 f"a column and a plain value: function={self._name} value={shorten(plain)}: "
                 "did you mean pyspark.sql.functions.lit(…)?"
             )
-        return self._in_spark()(*self._by_place(args, kwargs))
+        placed = self._by_place(args, kwargs)
+        key = None if self._calls is None else self._calls.journal_key
+        if key is not None and key not in self._parameters[: len(placed)]:
+            raise OptionError(f"journal_key is not given: function={self._name} journal_key={key}: is it optional?")
+        return self._in_spark()(*placed)
 
     def figures(self) -> Figures:
         """The figures of all tasks that have made their calls so far, in this Spark session.

@@ -194,3 +194,8 @@ def test_what_opening_raises_is_raised() -> None:
 def test_keys_are_made_of_arguments() -> None:
     results = window(Service(), batches(3), key_of=lambda args: bytes([args[0]]), ordered=True).results()
     assert [called.outcome.value for some in results for called in some] == [(0, b"\0"), (1, b"\1"), (2, b"\2")]
+
+
+def test_a_row_may_have_no_key() -> None:
+    results = window(Service(), batches(2), key_of=lambda args: None if args[0] else b"\0", ordered=True).results()
+    assert [called.outcome.value for some in results for called in some] == [(0, b"\0"), (1, None)]
