@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,10 +91,11 @@ class TaskCalls:
         return key_of
 
     def ended(self) -> Figures:
-        """The figures of a task that has made all its calls. They are logged."""
-        task = TaskContext.get()
-        place = "" if task is None else f" task={task.partitionId()} attempt={task.attemptNumber()}"
-        logger.info("calls of %s:%s %s", self.name, place, summary(self.figures))
+        """The figures of a task that has made all its calls. One line says them."""
+        if self.figures.calls:
+            task = TaskContext.get()
+            place = "" if task is None else f" task={task.partitionId()} attempt={task.attemptNumber()}"
+            say(f"calls of {self.name}:{place} {summary(self.figures)}")
         return self.figures
 
     def _limit(self) -> LimitClient | None:
@@ -107,6 +109,14 @@ class TaskCalls:
         task = TaskContext.get()
         place = "" if task is None else f"-{task.partitionId()}-{task.taskAttemptId()}"
         return open_journal(self.journal, f"{self.name}{place}", owner=owner_of(self.name))
+
+
+def say(line: str) -> None:
+    """Log a line. Spark sets up no logging in tasks: there it goes to stderr, which is in the executor's log."""
+    if logger.hasHandlers():
+        logger.info(line)
+    else:
+        print(f"tailrace: {line}", file=sys.stderr, flush=True)
 
 
 def owner_of(name: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 
 import tailrace as tr
 from tailrace.calls.journal_keys import journal_key
+from tailrace.runtime.calls.figures import Figures
 from tailrace.spark.calls.caller import TaskCalls
 from tailrace.spark.calls.options import check_journal_key
 
@@ -31,3 +33,19 @@ def test_a_journal_key_is_one_of_the_columns() -> None:
     assert str(caught.value) == (
         "journal_key is no column: function=paid journal_key=id: did you mean one of user, text?"
     )
+
+
+def test_a_task_says_one_line_of_its_calls(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no logging is set up, as in Spark's Python processes, an info line of a logger is shown nowhere."""
+    monkeypatch.setattr(logging.getLogger("tailrace"), "hasHandlers", lambda: False)
+    TaskCalls(len, "enrich", tr.Calls(), figures=Figures(calls=3, attempts=4, retries=1)).ended()
+    TaskCalls(len, "enrich", tr.Calls()).ended()  # has made none
+    assert capsys.readouterr().err == (
+        "tailrace: calls of enrich: calls=3 attempts=4 retries=1 p50_ms=0.0 p99_ms=0.0\n"
+    )
+
+
+def test_the_line_is_logged_where_logging_is_set_up(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "tailrace"):
+        TaskCalls(len, "enrich", tr.Calls(), figures=Figures(calls=1, attempts=1)).ended()
+    assert caplog.messages == ["calls of enrich: calls=1 attempts=1 p50_ms=0.0 p99_ms=0.0"]
