@@ -139,6 +139,28 @@ def test_parts_of_a_result_are_not_cut_to_fit(spark: SparkSession, calls: tr.Cal
 
 
 class Counting:
+async def enrich(row: Any) -> Any:
+    return row.id, f"of {row.id}"
+
+
+def test_steps_of_one_name_can_be_in_one_plan(spark: SparkSession) -> None:
+    """Spark refuses a plan with two observations of one name."""
+    step = tr.map_rows(enrich, PAIRS)
+    one, other = spark.range(0, 2).transform(step), spark.range(2, 4).transform(step)
+    assert {row.text for row in one.union(other).collect()} == {"of 0", "of 1", "of 2", "of 3"}
+    calls = tr.Calls()
+    chained = one.transform(tr.map_rows(lambda row: (row.id + 10,), "id long", calls=calls))
+    chained = chained.transform(tr.map_rows(lambda row: (row.id * 2,), "id long", calls=calls))
+    assert {row.id for row in chained.collect()} == {20, 22}
+
+
+def test_a_name_that_is_given_is_the_name(spark: SparkSession) -> None:
+    first, second = Observation("enrichment"), Observation("enrichment")
+    for observation in (first, second):
+        spark.range(3).transform(tr.map_rows(enrich, PAIRS, observation=observation)).collect()
+        assert observation.get["calls"] == 3
+
+
     """An object of each task."""
 
     async def open(self, context: tr.Context) -> None:

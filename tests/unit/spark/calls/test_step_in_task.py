@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ import tailrace as tr
 from tailrace.calls.journal_keys import journal_key
 from tailrace.runtime.calls.figures import Figures
 from tailrace.spark.calls.caller import TaskCalls
+from tailrace.spark.calls.observed import observation_name
 from tailrace.spark.calls.options import check_journal_key
 
 KEPT = tr.Calls(journal="folder", journal_key="id")
@@ -49,3 +51,18 @@ def test_the_line_is_logged_where_logging_is_set_up(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.INFO, "tailrace"):
         TaskCalls(len, "enrich", tr.Calls(), figures=Figures(calls=1, attempts=1)).ended()
     assert caplog.messages == ["calls of enrich: calls=1 attempts=1 p50_ms=0.0 p99_ms=0.0"]
+
+
+class Session:
+    """Stands for one of Spark."""
+
+
+def test_each_step_of_a_session_is_observed_under_its_own_name() -> None:
+    one: Any = Session()
+    other: Any = Session()
+    assert [observation_name(one, "enrich", None) for _ in range(3)] == ["enrich", "enrich_2", "enrich_3"]
+    assert observation_name(one, "enrich_2", None) == "enrich_2_2"
+    assert observation_name(one, "enrich", "enrich") == "enrich"
+    assert observation_name(other, "enrich", None) == "enrich"
+    assert observation_name(other, "lookup", "score") == "score"
+    assert [observation_name(other, "score", None) for _ in range(2)] == ["score_2", "score_3"]
