@@ -169,6 +169,23 @@ def test_a_journal_is_keyed_by_a_parameter(spark: SparkSession, tmp_path: Path) 
     )
 
 
+def test_a_column_function_that_was_used_is_part_of_another_step(spark: SparkSession) -> None:
+    df = spark.createDataFrame([(1, "wave"), (2, "particle")], "id long, text string").coalesce(1)
+    assert df.select(classify("text").alias("c")).select("c.label").collect() == [("short",), ("long",)]
+
+    async def labelled(row: Any) -> Any:
+        return row.id, (await classify.func(row.text))[0]
+
+    def scored(text: str) -> float:
+        return classify(text, 2.0)[1] + halved(1.0)
+
+    step = tr.map_rows(labelled, "id long, label string", calls=tr.Calls(), ordered=True)
+    assert df.transform(step).collect() == [(1, "short"), (2, "long")]
+    for calls in (None, tr.Calls()):
+        got = df.select(tr.udf("double", calls=calls)(scored)("text").alias("n")).collect()
+        assert [row.n for row in got] == [8.5, 16.5]
+
+
 def test_a_journal_key_must_be_given(spark: SparkSession, tmp_path: Path) -> None:
     def paid(number: int, rest: int = 0) -> int:
         return number + rest

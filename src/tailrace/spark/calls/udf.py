@@ -111,6 +111,10 @@ class Udf:
     def __repr__(self) -> str:
         return f"Udf({self._name})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What was made for a session stays with it, so that a function that was used can be part of another step."""
+        return {**self.__dict__, "_made": {}}
+
     # -- as a column
 
     def _in_spark(self) -> Any:

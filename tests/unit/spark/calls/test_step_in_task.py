@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 import tailrace as tr
@@ -66,3 +67,12 @@ def test_each_step_of_a_session_is_observed_under_its_own_name() -> None:
     assert observation_name(other, "enrich", None) == "enrich"
     assert observation_name(other, "lookup", "score") == "score"
     assert [observation_name(other, "score", None) for _ in range(2)] == ["score_2", "score_3"]
+
+
+def test_a_column_function_that_was_used_can_be_pickled() -> None:
+    """What PySpark made of it has a handle of the JVM."""
+    column = tr.udf("long")(lambda number: number + 1)
+    column._made["application"] = (logging.getLogger("tailrace").handlers, (n for n in ()))
+    copy = cloudpickle.loads(cloudpickle.dumps(column))
+    assert (copy._made, copy(1), copy.func(2), repr(copy)) == ({}, 2, 3, "Udf(lambda)")
+    assert column._made
