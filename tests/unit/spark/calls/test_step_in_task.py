@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import pyspark
 import pytest
 
 import tailrace as tr
@@ -76,3 +78,16 @@ def test_a_column_function_that_was_used_can_be_pickled() -> None:
     copy = cloudpickle.loads(cloudpickle.dumps(column))
     assert (copy._made, copy(1), copy.func(2), repr(copy)) == ({}, 2, 3, "Udf(lambda)")
     assert column._made
+
+
+def test_an_older_pyspark_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark, "__version__", "4.0.2")
+    for name in [name for name in sys.modules if name.startswith("tailrace.spark.calls")]:
+        monkeypatch.delitem(sys.modules, name)
+    for function in (tr.udf, tr.map_rows):
+        with pytest.raises(tr.SparkMissing) as caught:
+            function(len, "id long")  # type: ignore[call-arg]
+        assert str(caught.value) == (
+            "PySpark is too old for tr.udf and tr.map_rows: pyspark=4.0.2 needed=4.1: "
+            "did you forget pip install -U 'tailrace[spark]'?"
+        )
