@@ -113,31 +113,34 @@ def test_a_result_that_does_not_fit_ends_the_query(spark: SparkSession) -> None:
     assert "; function=odd_fails row=1: does the function return what its schema says?" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("schema", "wrong", "right", "why"),
-    [
-        ("long", 1.5, 2.0, "column=value type=bigint value=1.5: not an integer: 1.5"),
-        ("array<int>", [1, 1.5], [2.0], "column=value[1] type=int value=1.5: not an integer: 1.5"),
-        ("label string, n int", {"labl": "a"}, {"label": "a"}, "no such field: 'labl': did you mean label?"),
-        ("label string, n int", ("a", 1.5), ("a", 1), "column=value.n type=int value=1.5: not an integer: 1.5"),
-        ("decimal(4,2)", Decimal("NaN"), Decimal(1), "value=Decimal('NaN'): not a number: Decimal('NaN')"),
-    ],
-    ids=str,
-)
-def test_a_result_is_not_cut_to_fit(spark: SparkSession, schema: str, wrong: Any, right: Any, why: str) -> None:
-    def answer(number: int) -> Any:
-        return wrong if number else right
+MISFITS: list[tuple[str, Any, Any, str]] = [
+    ("long", 1.5, 2.0, "column=value type=bigint value=1.5: not an integer: 1.5"),
+    ("array<int>", [1, 1.5], [2.0], "column=value[1] type=int value=1.5: not an integer: 1.5"),
+    ("label string, n int", {"labl": "a"}, {"label": "a"}, "no such field: 'labl': did you mean label?"),
+    ("label string, n int", ("a", 1.5), ("a", 1), "column=value.n type=int value=1.5: not an integer: 1.5"),
+    ("decimal(4,2)", Decimal("NaN"), Decimal(1), "value=Decimal('NaN'): not a number: Decimal('NaN')"),
+]
 
-    one_of_two = spark.range(0, 2, numPartitions=1).select
-    column = tr.udf(schema, calls=tr.Calls(on_error="column"))(answer)
-    good, bad = one_of_two(column("id").alias("s")).select("s.*").collect()
-    assert (good.error, bad.value) == (None, None)
-    assert good.value is not None
-    assert why in bad.error
-    for calls in (None, tr.Calls()):
-        with pytest.raises(Exception, match="result does not fit") as caught:
-            one_of_two(tr.udf(schema, calls=calls)(answer)("id")).collect()
-        assert why in str(caught.value)
+
+def test_results_are_not_cut_to_fit(spark: SparkSession) -> None:
+    in_a_column = tr.Calls(on_error="column")
+    columns = [
+        tr.udf(schema, calls=in_a_column)(lambda number, wrong=wrong, right=right: wrong if number else right)("id")
+        for schema, wrong, right, _ in MISFITS
+    ]
+    good, bad = spark.range(0, 2, numPartitions=1).select(*columns).collect()
+    assert all(one.error is None and one.value is not None for one in good)
+    for one, (_, _, _, why) in zip(bad, MISFITS, strict=True):
+        assert one.value is None
+        assert why in one.error
+
+
+@pytest.mark.parametrize("calls", [None, tr.Calls()], ids=["plain", "calls"])
+def test_a_result_that_would_be_cut_ends_the_query(spark: SparkSession, calls: tr.Calls | None) -> None:
+    halves = tr.udf("array<int>", calls=calls)(lambda number: [number / 2])
+    with pytest.raises(Exception, match="result does not fit") as caught:
+        spark.range(0, 2, numPartitions=1).select(halves("id")).collect()
+    assert "column=value[0] type=int value=0.5: not an integer: 0.5" in str(caught.value)
 
 
 def test_a_filter_on_results_makes_no_second_call(spark: SparkSession, tmp_path: Path) -> None:
