@@ -45,8 +45,8 @@ class Calls:
         limit: a limit that calls keep, shared with all other tasks. See ``tr.limit``.
         journal: a folder in which results are kept, so that a call is not made again when its tuple or row comes again.
             All workers must see it, on a disk or a network file system.
-        journal_key: for a DataFrame, the column that identifies a call in the journal. In a topology the place of the
-            tuple in the source does.
+        journal_key: for a DataFrame, the column that identifies a call in the journal. A row in which it is null is
+            called, and its result not kept. In a topology the place of the tuple in the source identifies a call.
         keep: whether results stay in the journal for good. ``False`` drops them once they are durable downstream.
         on_error: what follows when a call has failed for good. ``"fail"`` ends the run or the query with the error.
             ``"skip"`` drops the tuple or row; in a column it gives null. ``"dead_letter"`` is for topologies, and sends

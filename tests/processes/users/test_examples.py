@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 MAX_LINES = 60  # "under": a screen
 NUMBER = r"\d+\.\d\d"
 
-ON_SPARK = {"round_trip", "skewed_partition"}
+ON_SPARK = {"enrichment", "round_trip", "skewed_partition"}
 """Run in ``tests/spark``."""
 
 # regular expressions where a line has measured numbers in it

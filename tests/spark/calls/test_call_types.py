@@ -111,7 +111,7 @@ def given_back(row: Any) -> Any:
     return row
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(data=st.data())
 def test_values_go_through_as_in_a_plain_udf(spark: SparkSession, data: st.DataObject) -> None:
     typed = [*LEAVES, *[data.draw(TYPED) for _ in range(8)]]

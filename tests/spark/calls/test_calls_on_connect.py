@@ -51,6 +51,11 @@ print("table", sorted(row.n for row in run.table().collect()))
 stream = tr.read_stream(spark, sink, clean=True).writeStream.format("memory").queryName("stream")
 stream.trigger(availableNow=True).start().awaitTermination()
 print("stream", sorted(row.n for row in spark.table("stream").collect()))
+unknown = tr.map_rows(enrich, "id long, word string", calls=tr.Calls(journal="journal", journal_key="idd"))
+try:
+    df.transform(unknown).collect()
+except Exception as error:
+    print("journal_key is no column: function=enrich journal_key=idd: did you mean id?" in str(error))
 for refused in (classify.figures, lambda: topology.run(spark)):
     try:
         refused()
@@ -66,6 +71,7 @@ calls 3
 plain [(2,), (3,), (4,)]
 table [0, 1, 2]
 stream [0, 1, 2]
+True
 figures of a column are not known on Spark Connect: function=classify: could it be tr.map_rows, whose figures Spark \
 observes?
 Spark Connect cannot host workers: it has no way to reach executors; could you use a classic SparkSession, or tr.udf \

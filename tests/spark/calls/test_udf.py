@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,36 @@ def test_a_result_that_does_not_fit_ends_the_query(spark: SparkSession) -> None:
     assert "; function=odd_fails row=1: does the function return what its schema says?" in str(caught.value)
 
 
+MISFITS: list[tuple[str, Any, Any, str]] = [
+    ("long", 1.5, 2.0, "column=value type=bigint value=1.5: not an integer: 1.5"),
+    ("array<int>", [1, 1.5], [2.0], "column=value[1] type=int value=1.5: not an integer: 1.5"),
+    ("label string, n int", {"labl": "a"}, {"label": "a"}, "no such field: 'labl': did you mean label?"),
+    ("label string, n int", ("a", 1.5), ("a", 1), "column=value.n type=int value=1.5: not an integer: 1.5"),
+    ("decimal(4,2)", Decimal("NaN"), Decimal(1), "value=Decimal('NaN'): not a number: Decimal('NaN')"),
+]
+
+
+def test_results_are_not_cut_to_fit(spark: SparkSession) -> None:
+    in_a_column = tr.Calls(on_error="column")
+    columns = [
+        tr.udf(schema, calls=in_a_column)(lambda number, wrong=wrong, right=right: wrong if number else right)("id")
+        for schema, wrong, right, _ in MISFITS
+    ]
+    good, bad = spark.range(0, 2, numPartitions=1).select(*columns).collect()
+    assert all(one.error is None and one.value is not None for one in good)
+    for one, (_, _, _, why) in zip(bad, MISFITS, strict=True):
+        assert one.value is None
+        assert why in one.error
+
+
+@pytest.mark.parametrize("calls", [None, tr.Calls()], ids=["plain", "calls"])
+def test_a_result_that_would_be_cut_ends_the_query(spark: SparkSession, calls: tr.Calls | None) -> None:
+    halves = tr.udf("array<int>", calls=calls)(lambda number: [number / 2])
+    with pytest.raises(Exception, match="result does not fit") as caught:
+        spark.range(0, 2, numPartitions=1).select(halves("id")).collect()
+    assert "column=value[0] type=int value=0.5: not an integer: 0.5" in str(caught.value)
+
+
 def test_a_filter_on_results_makes_no_second_call(spark: SparkSession, tmp_path: Path) -> None:
     scored = tr.udf("double", calls=tr.Calls(on_error="column"))(odd_fails)
     df = spark.range(0, 4).select("id", scored("id").alias("s"))
@@ -139,6 +170,34 @@ def test_a_journal_is_keyed_by_a_parameter(spark: SparkSession, tmp_path: Path) 
     assert str(caught.value) == (
         "journal_key is no parameter of the function: function=paid journal_key=id: did you mean one of number, rest?"
     )
+
+
+def test_a_column_function_that_was_used_is_part_of_another_step(spark: SparkSession) -> None:
+    df = spark.createDataFrame([(1, "wave"), (2, "particle")], "id long, text string").coalesce(1)
+    assert df.select(classify("text").alias("c")).select("c.label").collect() == [("short",), ("long",)]
+
+    async def labelled(row: Any) -> Any:
+        return row.id, (await classify.func(row.text))[0]
+
+    def scored(text: str) -> float:
+        return classify(text, 2.0)[1] + halved(1.0)
+
+    step = tr.map_rows(labelled, "id long, label string", calls=tr.Calls(), ordered=True)
+    assert df.transform(step).collect() == [(1, "short"), (2, "long")]
+    for calls in (None, tr.Calls()):
+        got = df.select(tr.udf("double", calls=calls)(scored)("text").alias("n")).collect()
+        assert [row.n for row in got] == [8.5, 16.5]
+
+
+def test_a_journal_key_must_be_given(spark: SparkSession, tmp_path: Path) -> None:
+    def paid(number: int, rest: int = 0) -> int:
+        return number + rest
+
+    column = tr.udf("long", calls=tr.Calls(journal=tmp_path / "journal", journal_key="rest"))(paid)
+    with pytest.raises(tr.OptionError) as caught:
+        column("id")
+    assert str(caught.value) == "journal_key is not given: function=paid journal_key=rest: is it optional?"
+    assert column("id", F.lit(1)) is not None
 
 
 def test_plain_values_are_taken_at_once() -> None:

@@ -13,6 +13,11 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 # regular expressions where a line has measured numbers in it
 EXPECTED = {
+    "enrichment": [
+        r"1000 users: 9\d\d with a score, [1-9]\d? failed",
+        r"HTTPError: HTTP Error 500: X",
+        r"1000 calls, [1-9]\d* answers of 429, [1-9]\d? failed",
+    ],
     "round_trip": [
         "00 to 05 minutes: 20 late calls",
         "05 to 10 minutes: 20 late calls",
@@ -34,6 +39,16 @@ def test_example(name: str) -> None:
     assert len(lines) == len(EXPECTED[name]), done.stdout
     for line, expected in zip(lines, EXPECTED[name], strict=True):
         assert re.fullmatch(expected, line), f"expected={expected!r} line={line!r}"
+
+
+def test_tasks_say_what_their_calls_came_to() -> None:
+    """In one line each, which Spark writes to the executor's log: here, to the terminal."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "enrichment.py")], capture_output=True, text=True, timeout=240
+    )
+    said = re.findall(r"^tailrace: calls of score: task=(\d+) attempt=0 calls=(\d+) .* p99_ms=.*$", done.stderr, re.M)
+    assert sum(int(calls) for _, calls in said) == 1000
+    assert len({task for task, _ in said}) == len(said)
 
 
 def test_the_round_trip_takes_less_than_thirty_lines() -> None:

@@ -57,7 +57,7 @@ class Window:
         open_caller: makes the caller, inside the event loop of the window.
         concurrency: calls under way at once.
         ordered: whether results come in the order of the rows.
-        key_of: what identifies a call in the journal, given its arguments.
+        key_of: what identifies a call in the journal, given its arguments. None: it is neither looked up nor kept.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Window:
         *,
         concurrency: int,
         ordered: bool,
-        key_of: Callable[[tuple[Any, ...]], bytes] | None = None,
+        key_of: Callable[[tuple[Any, ...]], bytes | None] | None = None,
         buffer: int | None = None,
     ) -> None:
         self._source = source
@@ -107,7 +107,8 @@ class Window:
                 raise self._failure
         finally:
             self._close()
-            looping.join(CLOSE_S)
+            with self._ready:
+                self._ready.wait_for(lambda: self._ended, CLOSE_S)
 
     # -- the thread that asks
 
@@ -158,14 +159,28 @@ class Window:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._all_calls())
-        except asyncio.CancelledError:
-            pass
+            asyncio.run(self._until_ended())
         except BaseException as error:
-            self._failure = error
+            self._end(error)
+
+    async def _until_ended(self) -> None:
+        """Make all calls and say so, before the loop closes: that waits for threads of ``asyncio.to_thread``, which may
+        hang."""
+        try:
+            await self._all_calls()
+        except asyncio.CancelledError:
+            self._end(None)
+        except BaseException as error:
+            self._end(error)
+        else:
+            self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
         with self._ready:
+            if error is not None and not self._ended:
+                self._failure = error
             self._ended = True
-            self._ready.notify()
+            self._ready.notify_all()
 
     async def _all_calls(self) -> None:
         self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,19 +74,28 @@ class TaskCalls:
 
     def key_of(
         self, getter: Callable[[str], Callable[[tuple[Any, ...]], Any]]
-    ) -> Callable[[tuple[Any, ...]], bytes] | None:
-        """What identifies a call in the journal. ``getter`` says how the column that was named is read."""
+    ) -> Callable[[tuple[Any, ...]], bytes | None] | None:
+        """What identifies a call in the journal. ``getter`` says how the column that was named is read.
+
+        Null identifies nothing: rows without a key would share one answer.
+        """
         if self.journal is None:
             return None
         assert self.options.journal_key is not None, "it was checked when the step was declared"
         get = getter(self.options.journal_key)
-        return lambda args: journal_key(get(args))
+
+        def key_of(args: tuple[Any, ...]) -> bytes | None:
+            value = get(args)
+            return None if value is None else journal_key(value)
+
+        return key_of
 
     def ended(self) -> Figures:
-        """The figures of a task that has made all its calls. They are logged."""
-        task = TaskContext.get()
-        place = "" if task is None else f" task={task.partitionId()} attempt={task.attemptNumber()}"
-        logger.info("calls of %s:%s %s", self.name, place, summary(self.figures))
+        """The figures of a task that has made all its calls. One line says them."""
+        if self.figures.calls:
+            task = TaskContext.get()
+            place = "" if task is None else f" task={task.partitionId()} attempt={task.attemptNumber()}"
+            say(f"calls of {self.name}:{place} {summary(self.figures)}")
         return self.figures
 
     def _limit(self) -> LimitClient | None:
@@ -99,6 +109,14 @@ class TaskCalls:
         task = TaskContext.get()
         place = "" if task is None else f"-{task.partitionId()}-{task.taskAttemptId()}"
         return open_journal(self.journal, f"{self.name}{place}", owner=owner_of(self.name))
+
+
+def say(line: str) -> None:
+    """Log a line. Spark sets up no logging in tasks: there it goes to stderr, which is in the executor's log."""
+    if logger.hasHandlers():
+        logger.info(line)
+    else:
+        print(f"tailrace: {line}", file=sys.stderr, flush=True)
 
 
 def owner_of(name: str) -> str:

@@ -13,8 +13,8 @@ from tailrace.calls import Calls
 from tailrace.errors import OptionError, shorten
 from tailrace.spark.calls.bodies import check_function, name_of
 from tailrace.spark.calls.driver import is_connect, task_calls
-from tailrace.spark.calls.observed import MARK, marked, observe
-from tailrace.spark.calls.options import check_calls
+from tailrace.spark.calls.observed import MARK, marked, observation_name, observe
+from tailrace.spark.calls.options import check_calls, check_journal_key
 from tailrace.spark.calls.row_step import ATTEMPTS, ERROR, CalledRows, PlainRows
 from tailrace.spark.calls.rows import finished
 from tailrace.spark.calls.values import analysis_refused, nullable, parse, parse_early, refuse_types, user_defined
@@ -46,7 +46,8 @@ def map_rows(
             for a failed call, columns that the input has too keep their value, and all others are null.
         ordered: whether rows come out in the order in which they went in. It costs time where calls differ in length.
         observation: a name, or an ``Observation``, under which Spark reports the figures of the calls, as
-            ``df.observe`` does. Without it, the name is that of the function.
+            ``df.observe`` does. Without it, the name is that of the function; the second step of that name in a session
+            is ``name_2``, and so on, because Spark refuses a plan with two observations of one name.
 
     Example:
         >>> def words(row):
@@ -70,12 +71,14 @@ def map_rows(
         if options is None:
             return _map_in_arrow(df, PlainRows(function, name, declared, types), declared)
         _refuse_added(declared, options)
+        if not is_connect(df):  # where asking for the columns is a round trip: there each task looks
+            check_journal_key(name, options, df.columns)
         making = task_calls(df.sparkSession, function, name, options, finished)
         returned = nullable(declared)
         added = [StructField(ERROR, StringType()), StructField(ATTEMPTS, IntegerType())]
         whole = StructType([*returned.fields, *(added if options.on_error == "column" else [])])
         mapped = _map_in_arrow(df, CalledRows(making, declared, types, ordered), marked(whole))
-        return observe(mapped, name if observation is None else observation)
+        return observe(mapped, observation_name(df.sparkSession, name, observation))
 
     return step
 

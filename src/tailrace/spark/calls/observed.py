@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
@@ -21,6 +23,29 @@ MS = 1e6  # nanoseconds
 MARK_TYPE = pa.struct(
     [*((name, pa.int64()) for name in COUNTS), (WAIT, pa.float64()), (LATENCY, pa.float64()), (NUMBER, pa.int64())]
 )
+
+_TAKEN: WeakKeyDictionary[SparkSession, dict[str, int]] = WeakKeyDictionary()
+"""Names of observations by session, and how often each was asked for."""
+
+_TAKING = threading.Lock()
+
+
+def observation_name(session: SparkSession, default: str, given: Any) -> Any:
+    """The name to observe under, or the ``Observation``: what the user gave, else a name that this session has not had.
+
+    Spark refuses a plan with two observations of one name, as a union of two frames that one function has enriched.
+    """
+    with _TAKING:
+        taken = _TAKEN.setdefault(session, {})
+        if given is not None:
+            taken.setdefault(getattr(given, "_name", given), 1)
+            return given
+        name = default
+        while name in taken:
+            taken[default] += 1
+            name = f"{default}_{taken[default]}"
+        taken[name] = 1
+        return name
 
 
 def marks(figures: Figures) -> pa.Array:

@@ -1,11 +1,12 @@
-"""Options of calls that a DataFrame cannot have."""
+"""Options of calls that a DataFrame cannot have, or that do not fit it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tailrace.calls import Calls
-from tailrace.errors import OptionError, shorten
+from tailrace.errors import OptionError, did_you_mean, shorten
 
 
 def check_calls(calls: Any) -> Calls | None:
@@ -21,3 +22,10 @@ def check_calls(calls: Any) -> Calls | None:
             "nothing identifies a call in the journal: journal_key=None: which column is unique to a call?"
         )
     return calls
+
+
+def check_journal_key(name: str, calls: Calls, columns: Sequence[str]) -> None:
+    """Raise OptionError if the column that identifies a call is none of the input's."""
+    key = calls.journal_key
+    if key is not None and key not in columns:
+        raise OptionError(f"journal_key is no column: function={name} journal_key={key}: {did_you_mean(key, columns)}")

@@ -14,6 +14,7 @@ from tailrace.spark.calls.bodies import Body
 from tailrace.spark.calls.caller import TaskCalls
 from tailrace.spark.calls.failures import failed, in_words, misfit
 from tailrace.spark.calls.observed import MARK, marks, no_marks
+from tailrace.spark.calls.options import check_journal_key
 from tailrace.spark.calls.pipe import find_flush
 from tailrace.spark.calls.rows import RowWriter, in_rows, row_maker
 from tailrace.spark.calls.values import Misfit, Reader
@@ -105,7 +106,7 @@ class CalledRows:
         output = _Output(self, source)
         key_of = self.calls.key_of(lambda column: lambda args: args[0][column])
         window = Window(
-            ([(row,) for row in source.rows(batch)] for batch in batches),
+            ([(row,) for row in self._rows(source, batch)] for batch in batches),
             self.calls.open,
             concurrency=self.calls.options.concurrency,
             ordered=self.ordered,
@@ -120,6 +121,11 @@ class CalledRows:
             results.close()
         figures = self.calls.ended()
         yield output.last(marks(figures))
+
+    def _rows(self, source: Batches, batch: pa.RecordBatch) -> Iterator[Any]:
+        if not source.names:
+            check_journal_key(self.calls.name, self.calls.options, batch.schema.names)
+        return source.rows(batch)
 
 
 class _Output:

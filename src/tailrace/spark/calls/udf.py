@@ -88,7 +88,11 @@ class Udf:
                 f"a column and a plain value: function={self._name} value={shorten(plain)}: "
                 "did you mean pyspark.sql.functions.lit(…)?"
             )
-        return self._in_spark()(*self._by_place(args, kwargs))
+        placed = self._by_place(args, kwargs)
+        key = None if self._calls is None else self._calls.journal_key
+        if key is not None and key not in self._parameters[: len(placed)]:
+            raise OptionError(f"journal_key is not given: function={self._name} journal_key={key}: is it optional?")
+        return self._in_spark()(*placed)
 
     def figures(self) -> Figures:
         """The figures of all tasks that have made their calls so far, in this Spark session.
@@ -106,6 +110,10 @@ class Udf:
 
     def __repr__(self) -> str:
         return f"Udf({self._name})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was made for a session stays with it, so that a function that was used can be part of another step."""
+        return {**self.__dict__, "_made": {}}
 
     # -- as a column
 

@@ -1,8 +1,8 @@
 """Values on their way from Arrow to Python and back, as PySpark's own UDFs convert them.
 
 Python gets what a plain UDF gets: naive datetimes in the worker's time zone, ``Row`` for structs, ``dict`` for maps,
-``bytes``. A result may be what a plain UDF may return; what does not fit is an error that names column and value, and
-never null.
+``bytes``. A result may be what a plain UDF may return; what does not fit is an error that names column and value,
+neither null nor cut to fit. Only a ``Decimal`` is rounded, to the scale of its column.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pyspark.sql.types import (
     BinaryType,
     CharType,
     DataType,
-    IntegralType,
     MapType,
     StringType,
     StructField,
@@ -32,6 +31,7 @@ from pyspark.sql.types import (
 from pyspark.sql.utils import is_remote
 
 from tailrace.errors import OptionError, TailraceError, shorten
+from tailrace.spark.calls.fitting import check_of
 
 UTC = "UTC"
 
@@ -89,7 +89,7 @@ class Writer:
         self.column = column
         self.kind = kind
         self.arrow_type = to_arrow_type(kind, timezone=UTC)
-        self._whole = isinstance(kind, IntegralType)
+        self._check = check_of(kind)
         self._as_they_are = AS_THEY_ARE.get(type(kind), frozenset()) if nullable else frozenset()
         self._convert = LocalDataToArrowConversion._create_converter(
             kind, nullable, none_on_identity=True, int_to_decimal_coercion_enabled=True
@@ -97,8 +97,8 @@ class Writer:
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         """The column. Raises anything if a value does not fit: ``why_not`` finds it."""
-        if self._whole and float in map(type, values):
-            _refuse_fractions(values)
+        if self._check is not None:
+            self._check(values)
         convert = self._convert
         if convert is None or (self._as_they_are and self._as_they_are.issuperset(map(type, values))):
             return pa.array(values, type=self.arrow_type)
@@ -122,13 +122,6 @@ class Writer:
         return f"column={column} type={kind.simpleString()} value={shorten(value)}: {shorten(why)[1:-1]}"
 
 
-def _refuse_fractions(values: Sequence[Any]) -> None:
-    """Arrow would cut them off in a column of integers."""
-    for value in values:
-        if isinstance(value, float) and not value.is_integer():
-            raise ValueError(f"not an integer: {value!r}")
-
-
 def _parts(kind: DataType, value: Any) -> list[tuple[str, DataType, Any]]:
     """The values inside a value, each with how it is reached."""
     if isinstance(kind, ArrayType) and isinstance(value, list):
@@ -136,10 +129,13 @@ def _parts(kind: DataType, value: Any) -> list[tuple[str, DataType, Any]]:
     if isinstance(kind, MapType) and isinstance(value, dict):
         keys: list[tuple[str, DataType, Any]] = [(" key", kind.keyType, key) for key in value]
         return keys + [(f"[{shorten(key)}]", kind.valueType, part) for key, part in value.items()]
-    if isinstance(kind, StructType) and isinstance(value, dict):
-        return [(f".{field.name}", field.dataType, value.get(field.name)) for field in kind]
-    if isinstance(kind, StructType) and isinstance(value, tuple) and len(value) == len(kind):
+    if isinstance(kind, StructType) and isinstance(value, tuple):
+        if len(value) != len(kind):
+            return []
         return [(f".{field.name}", field.dataType, part) for field, part in zip(kind, value, strict=True)]
+    if isinstance(kind, StructType):
+        fields = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+        return [(f".{field.name}", field.dataType, fields[field.name]) for field in kind if field.name in fields]
     return []
 
 

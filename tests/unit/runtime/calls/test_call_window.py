@@ -191,6 +191,56 @@ def test_what_opening_raises_is_raised() -> None:
         list(Window(batches(1), broken, concurrency=1, ordered=False).results())
 
 
+def hanging(released: threading.Event) -> tuple[Service, Callable[[], Any]]:
+    """A service whose first call leaves a thread of asyncio behind, which hangs."""
+
+    async def answer(number: int) -> int:
+        if number == 0:
+            try:
+                await asyncio.wait_for(asyncio.to_thread(released.wait, 60), 0.01)
+            except TimeoutError:
+                return -1
+        return number
+
+    return Service(answer), released.set
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_thread_that_hangs_does_not_hold_up_the_end(ordered: bool) -> None:
+    service, release = hanging(threading.Event())
+    got: list[int] = []
+    reading = threading.Thread(
+        target=lambda: got.extend(values(window(service, batches(5), ordered=ordered).results()))
+    )
+    reading.start()
+    reading.join(SOON_S)
+    ended = not reading.is_alive()
+    release()
+    reading.join(SOON_S)
+    assert ended, "the task waits for the thread"
+    assert sorted(got) == [-1, 1, 2, 3, 4]
+    assert service.closed
+
+
+def test_a_thread_that_hangs_does_not_hold_up_closing() -> None:
+    service, release = hanging(threading.Event())
+    results = window(service, batches(*[5] * 1000), buffer=10).results()
+    assert next(results)
+    closing = threading.Thread(target=results.close)
+    closing.start()
+    closing.join(SOON_S / 2)
+    closed = not closing.is_alive()
+    release()
+    closing.join(SOON_S + 2)
+    assert closed, "closing waits for the thread"
+    assert service.closed
+
+
 def test_keys_are_made_of_arguments() -> None:
     results = window(Service(), batches(3), key_of=lambda args: bytes([args[0]]), ordered=True).results()
     assert [called.outcome.value for some in results for called in some] == [(0, b"\0"), (1, b"\1"), (2, b"\2")]
+
+
+def test_a_row_may_have_no_key() -> None:
+    results = window(Service(), batches(2), key_of=lambda args: None if args[0] else b"\0", ordered=True).results()
+    assert [called.outcome.value for some in results for called in some] == [(0, b"\0"), (1, None)]

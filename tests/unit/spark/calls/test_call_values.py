@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from array import array
+from datetime import date, datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -13,6 +16,7 @@ from pyspark.sql.types import (
     CharType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     IntegerType,
@@ -33,12 +37,43 @@ from tailrace.spark.calls.values import Reader, Writer, parse
 
 POINT = StructType([StructField("x", DoubleType()), StructField("tags", ArrayType(LongType()))])
 ID_NAME = StructType([StructField("id", LongType()), StructField("name", StringType())])
+PLACE = StructType([StructField("lat", DoubleType()), StructField("lon", DoubleType())])
+ARRAY_OF_ID_NAME = ArrayType(ID_NAME)
+STRUCT = "column=score type=struct<id:bigint,name:string> "
 
 MISFITS: list[tuple[DataType, Any, str]] = [
     (DoubleType(), "high", "column=score type=double value='high': "),
     (LongType(), "1.5", "column=score type=bigint value='1.5': "),
     (LongType(), 1.5, "column=score type=bigint value=1.5: "),
     (IntegerType(), 1 << 40, "column=score type=int value=1099511627776: "),
+    (LongType(), Decimal("1.5"), "column=score type=bigint value=Decimal('1.5'): not an integer"),
+    (LongType(), np.float32(1.5), "column=score type=bigint value=np.float32(1.5): not an integer"),
+    (LongType(), float("nan"), "column=score type=bigint value=nan: "),
+    (ArrayType(LongType()), [1, 2.0, 1.5], "column=score[2] type=bigint value=1.5: not an integer: 1.5"),
+    (MapType(LongType(), LongType()), {1.5: 1}, "column=score key type=bigint value=1.5: not an integer: 1.5"),
+    (MapType(StringType(), LongType()), {"a": 1.5}, "column=score['a'] type=bigint value=1.5: not an integer: 1.5"),
+    (POINT, {"x": 1, "tags": [1.5]}, "column=score.tags[0] type=bigint value=1.5: not an integer: 1.5"),
+    (ARRAY_OF_ID_NAME, [(1, "x"), (1.5, "y")], "column=score[1].id type=bigint value=1.5: not an integer: 1.5"),
+    (ID_NAME, SimpleNamespace(id=1.5), "column=score.id type=bigint value=1.5: not an integer: 1.5"),
+    (
+        ID_NAME,
+        {"id": 1, "nmae": "x"},
+        STRUCT + "value={'id': 1, 'nmae': 'x'}: no such field: 'nmae': did you mean name?",
+    ),
+    (
+        ARRAY_OF_ID_NAME,
+        [{"idd": 1}],
+        "column=score[0] type=struct<id:bigint,name:string> value={'idd': 1}: no such field",
+    ),
+    (
+        PLACE,
+        Row(lon=1.0, lat=2.0),
+        "column=score type=struct<lat:double,lon:double> value=Row(lon=1.0, lat=2.0): fields in ",
+    ),
+    (DecimalType(4, 2), Decimal("NaN"), "column=score type=decimal(4,2) value=Decimal('NaN'): not a number"),
+    (ArrayType(DecimalType(4, 2)), [Decimal("NaN")], "column=score[0] type=decimal(4,2) value=Decimal('NaN'): not a"),
+    (DateType(), 1.5, "column=score type=date value=1.5: a number: 1.5"),
+    (DayTimeIntervalType(), 60, "column=score type=interval day to second value=60: a number: 60"),
     (DecimalType(4, 2), Decimal("123.45"), "column=score type=decimal(4,2) value=Decimal('123.45'): "),
     (DateType(), "today", "column=score type=date value='today': "),
     (TimestampNTZType(), "now", "column=score type=timestamp_ntz value='now': AssertionError"),
@@ -68,10 +103,20 @@ def test_a_value_that_does_not_fit_is_named_with_its_place(kind: DataType, value
         (DoubleType(), 1),
         (DoubleType(), None),
         (LongType(), 2.0),
+        (LongType(), np.int64(2)),
+        (LongType(), np.float64(2)),
+        (LongType(), Decimal(2)),
+        (ArrayType(LongType()), array("d", [2.0])),
+        (MapType(LongType(), ID_NAME), {1: (2.0, None), 2: None, 3: {}}),
         (DecimalType(4, 2), 7),
+        (DecimalType(4, 2), Decimal("1.239")),
+        (DateType(), date(2026, 3, 1)),
+        (DayTimeIntervalType(), timedelta(1)),
         (StringType(), True),
         (POINT, Row(x=1.0, tags=[1])),
         (POINT, {"x": 1.0}),
+        (POINT, Row("y", "tags")(1.0, [1])),
+        (ID_NAME, SimpleNamespace(id=1, other=2)),
     ],
     ids=str,
 )
