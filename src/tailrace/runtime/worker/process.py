@@ -151,6 +151,13 @@ class WorkerProcess:
         for message in self._connection.receive():
             self._heard_ns = system_clock()
             match message:
+        try:
+            self._obey()
+        except ProtocolError as error:  # threads run by now: Spark must not be given this interpreter back
+            sys.stderr.write(f"tailrace: worker {self.worker} leaves: {error}\n")
+            orphaned()
+
+    def _obey(self) -> None:
                 case Ping():
                     pass
                 case Setup():
