@@ -12,5 +12,6 @@
 - ``ports``: neighbouring ports that are free.
 - ``relays``: somebody between two processes, who reads and adds.
 - ``sniffing``: somebody who reads a whole network.
+- ``boxed``: a driver on a cluster in a box, and what it says.
 - ``staged``: hedging rules and an auditor for the simulator.
 """
