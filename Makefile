@@ -1,7 +1,7 @@
 # Every target sets up what it needs: `make demo` works as the first command on a fresh clone.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench sim golden stress soak clean java
+.PHONY: help setup demo test check bench sim golden stress soak cluster-test clean java iproute2
 
 # The newest Python that runs (a pyenv shim may exist and still refuse). Another one: make PYTHON=/path/to/python3 …
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
@@ -19,7 +19,7 @@ JAVA_NEEDED := 17
 JAVA_VERSION = "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p'
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: java $(DEV) ## create .venv with Tailrace, its laboratory and its development tools; sees to Java as well
 
@@ -27,9 +27,9 @@ demo: java $(DEV) ## a word count on a local Spark that survives the loss of a w
 	@$(BIN)/tailrace demo
 
 # Tests of processes measure time and kill things: they have the machine to themselves. Those of Spark wait more than they compute.
-test: java $(DEV) ## all tests
+test: java iproute2 $(DEV) ## all tests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/unit tests/properties tests/simulation research/tests/unit research/tests/properties
-	@$(BIN)/python -m pytest tests/processes research/tests/processes
+	@$(BIN)/python -m pytest tests/processes research/tests/processes tests/cluster
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark research/tests/spark
 
 check: $(DEV) ## lint, format, types, and the direction of imports
@@ -53,6 +53,9 @@ stress: $(DEV) ## processes at a ring stopped and killed at random, every record
 
 soak: java $(DEV) ## tests that take too long for every day
 	@$(BIN)/python -m pytest -m soak
+
+cluster-test: java iproute2 $(DEV) ## a cluster in a box: machines cut off, links cut, executors killed, slow drivers; takes root
+	@$(BIN)/python -m pytest -m "not soak" tests/cluster
 
 clean: ## remove .venv, caches and build products
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info research/src/*.egg-info
@@ -79,6 +82,14 @@ java:
 		{ test -z "$$why" || echo "$$why" >&2; \
 		echo "make: Spark needs Java $(JAVA_NEEDED) or later, and $${JAVA_HOME:-PATH} has $${version:-none}; install a headless JRE," \
 			"such as openjdk-$(JAVA_NEEDED)-jre-headless, or point JAVA_HOME to one" >&2; exit 1; }
+
+# Namespaces need iproute2. Where it cannot be installed, tests that need it are skipped, and say so.
+iproute2:
+	@command -v ip >/dev/null && command -v tc >/dev/null && exit 0; \
+	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+		echo "installing iproute2"; export DEBIAN_FRONTEND=noninteractive; \
+		apt-get -qq update >/dev/null; apt-get -qq install --no-install-recommends iproute2 >/dev/null 2>&1; \
+	fi; true
 
 # C sources are compiled at installation, hence prerequisites. The interpreter is an order-only prerequisite: it is a link to a file that is older than anything here.
 $(DEV): pyproject.toml research/pyproject.toml $(wildcard setup.py) $(shell find src -name '*.[ch]') | $(BIN)/python

@@ -36,6 +36,12 @@ class Relay:
             with suppress(OSError):
                 reached.sendall(data)
 
+    def add_back(self, data: bytes) -> None:
+        """Say this to everybody who dialed, as if whoever was reached had said it."""
+        for dialer, _ in tuple(self._ways):
+            with suppress(OSError):
+                dialer.sendall(data)
+
     def __enter__(self) -> Relay:
         threading.Thread(target=self._accept, daemon=True).start()
         return self

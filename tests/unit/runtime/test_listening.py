@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kit.ports import HERE, free_ports
 from tailrace.errors import OptionError
 from tailrace.runtime import listening
 from tailrace.runtime.listening import (
@@ -23,21 +24,6 @@ from tailrace.runtime.listening import (
     why_not_bind,
 )
 from tailrace.runtime.options import RunSettings
-
-HERE = "127.0.0.1"
-
-
-def free_ports(count: int) -> Ports:
-    """So many neighbouring ports that nobody has, most likely not for a while either."""
-    for first in range(21_000, 32_000, count):
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.create_server((HERE, port)))
-            except OSError:
-                continue
-            return Ports(first, first + count - 1)
-    raise AssertionError("no free ports")
 
 
 @pytest.mark.parametrize(

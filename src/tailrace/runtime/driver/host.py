@@ -19,6 +19,9 @@ from tailrace.runtime.links.control import Bootstrap
 ZOMBIE_S = 30.0
 """How long a process that was declared dead may take to notice and exit, before it is killed."""
 
+PORT_S = 1.0
+"""The same where ports are given, because the process that takes its place may wait for the port that it has."""
+
 Exited = Callable[[int, int, str], None]
 """Called with (worker, epoch, reason) when a worker's process is gone."""
 
@@ -48,6 +51,7 @@ class SubprocessHost:
     def __init__(self, prefixes: Mapping[int, Sequence[str]] | None = None) -> None:
         self._prefixes = prefixes or {}
         self._processes: dict[tuple[int, int], subprocess.Popen[bytes]] = {}
+        self._with_ports: set[tuple[int, int]] = set()
         self._timers: list[threading.Timer] = []
         self._lock = threading.Lock()
 
@@ -58,6 +62,8 @@ class SubprocessHost:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0)
         with self._lock:
             self._processes[bootstrap.worker, bootstrap.epoch] = process
+            if bootstrap.ports is not None:
+                self._with_ports.add((bootstrap.worker, bootstrap.epoch))
         assert process.stdin is not None
         try:
             process.stdin.write(bootstrap.to_json().encode())
@@ -82,7 +88,8 @@ class SubprocessHost:
         with self._lock:
             process = self._processes.get((worker, epoch))
         if process is not None:
-            timer = threading.Timer(ZOMBIE_S, process.kill)
+            patience_s = PORT_S if (worker, epoch) in self._with_ports else ZOMBIE_S
+            timer = threading.Timer(patience_s, process.kill)
             timer.daemon = True
             try:
                 timer.start()

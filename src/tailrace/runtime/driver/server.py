@@ -296,7 +296,8 @@ class CoordinatorServer:
         address = (self._place.address, self._listener.getsockname()[1])
         limits = None if self._limits is None else astuple(self._limits)
         own = (command.worker, command.epoch)
-        bootstrap = Bootstrap(address, self._secret, *own, limits, self._certificate, self._ports)
+        replaces = command.epoch >= self._first_epoch + self.plan.workers
+        bootstrap = Bootstrap(address, self._secret, *own, limits, self._certificate, self._ports, replaces)
         try:
             self._host.start(bootstrap, self._on_process_exit)
         except OSError as error:  # out of files, threads or processes, perhaps temporarily

@@ -41,6 +41,7 @@ class Bootstrap:
     limits: LimitPlace | None = field(default=None, repr=False)  # of the driver's call limits
     certificate: Certificate | None = field(default=None, repr=False)  # if everything is encrypted
     ports: Ports | None = None  # that the worker may listen on
+    replaces: bool = False  # another process, which may not have left yet
 
     @property
     def fingerprint(self) -> bytes | None:
@@ -57,6 +58,7 @@ class Bootstrap:
             "limits": self.limits,
             "certificate": self.certificate and (self.certificate.text, self.certificate.key),
             "ports": self.ports and str(self.ports),
+            "replaces": self.replaces,
         }
         return json.dumps(said, default=bytes.hex)
 
@@ -70,7 +72,7 @@ class Bootstrap:
             limits = (host, number, bytes.fromhex(secret), fingerprint and bytes.fromhex(fingerprint))
         certificate = said["certificate"] and Certificate(*said["certificate"])
         who = (bytes.fromhex(said["secret"]), said["worker"], said["epoch"])
-        return cls((address, port), *who, limits, certificate, ports_of(said["ports"]))
+        return cls((address, port), *who, limits, certificate, ports_of(said["ports"]), said["replaces"])
 
 
 @dataclass(frozen=True)

@@ -114,8 +114,11 @@ class WorkerProcess:
     def _listen(self, place: Place, bootstrap: Bootstrap) -> LinkAcceptor:
         try:
             return LinkAcceptor(self._services, place, bootstrap.ports, bootstrap.secret, bootstrap.certificate)
-        except OptionError as error:  # another process in its place could not listen either
-            self._services.tell(Failed(self.worker, self.epoch, error))
+        except OptionError as error:
+            if bootstrap.replaces:  # its predecessor may have the port: another process in its place finds it free
+                self._services.say("listen", f"worker {self.worker} is started once more: {error}")
+            else:
+                self._services.tell(Failed(self.worker, self.epoch, error))
             self._connection.close()
             raise ProtocolError(str(error)) from error
 
@@ -147,6 +150,13 @@ class WorkerProcess:
         self._services.tell(
             Registered(self.worker, self.epoch, self._link_acceptor.address, os.getpid(), socket.gethostname())
         )
+        try:
+            self._obey()
+        except ProtocolError as error:  # threads run by now: Spark must not be given this interpreter back
+            sys.stderr.write(f"tailrace: worker {self.worker} leaves: {error}\n")
+            orphaned()
+
+    def _obey(self) -> None:
         for message in self._connection.receive():
             self._heard_ns = system_clock()
             match message:

@@ -42,7 +42,7 @@ def test_without_the_package_a_sentence_says_what_to_install(monkeypatch: pytest
 def test_a_worker_gets_what_the_driver_has() -> None:
     certificate = make_certificate()
     limits = ("there", 2, b"another secret", b"fingerprint")
-    given = Bootstrap(("there", 1), b"the secret", 3, 4, limits, certificate, Ports(20_000, 20_100))
+    given = Bootstrap(("there", 1), b"the secret", 3, 4, limits, certificate, Ports(20_000, 20_100), True)
     assert Bootstrap.from_json(given.to_json()) == pickle.loads(pickle.dumps(given)) == given
     assert given.fingerprint == certificate.fingerprint
     bare = Bootstrap(("there", 1), b"the secret", 3, 4)
