@@ -17,7 +17,8 @@ HELD = -2
 """A ``FeedbackChooser`` returns this when the sender holds the tuple until some task has room for it."""
 
 FIRST = -3
-"""A ``FeedbackChooser`` returns ``FIRST - task`` when the tuple joins the held queue, and the oldest held tuple goes to that task."""
+"""A ``FeedbackChooser`` returns ``FIRST - task`` when the tuple joins the held queue, and the oldest held tuple goes to
+that task."""
 
 
 class Chooser(Protocol):
