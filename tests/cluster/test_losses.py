@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.boxed import Job
+from kit.network.boxed import Job
 from kit.runs import assert_same_rows, read_jsonl
 from tailrace.testing.cluster import Box
 

@@ -13,9 +13,6 @@
 - ``reference``: the tables of ``docs/reference/``, made from the code.
 - ``examples``: examples in docstrings, run.
 - ``pages``: the documents, and the code in them.
-- ``ports``: neighbouring ports that are free.
-- ``relays``: somebody between two processes, who reads and adds.
-- ``sniffing``: somebody who reads a whole network.
-- ``boxed``: a driver on a cluster in a box, and what it says.
+- ``network``: free ports, relays, sniffers, and drivers on a cluster in a box.
 - ``staged``: hedging rules and an auditor for the simulator.
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tailrace as tr
-from kit.relays import Relay
+from kit.network.relays import Relay
 from kit.runs import assert_same_rows, finish, received, restarts, same
 from tailrace.runtime.driver.host import Exited, SubprocessHost
 from tailrace.runtime.driver.run import HostedRun

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tailrace as tr
+from kit.network.sniffing import Sniffer
 from kit.runs import coordinator, durable, finish, kill
-from kit.sniffing import Sniffer
 from kit.spark import Sessions, running_on, standalone_cluster
 from tailrace.runtime.listening import WORKER_ADDRESS
 from tailrace.spark.doctor import examine

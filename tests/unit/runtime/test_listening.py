@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kit.ports import HERE, free_ports
+from kit.network.ports import HERE, free_ports
 from tailrace.errors import OptionError
 from tailrace.runtime import listening
 from tailrace.runtime.listening import (

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 import tailrace as tr
-from kit.relays import Relay
+from kit.network.relays import Relay
 from tailrace.calls.limits.messages import Reply, Request
 from tailrace.errors import OptionError, ProtocolError
 from tailrace.runtime.calls import limit_client, limit_links, limit_server

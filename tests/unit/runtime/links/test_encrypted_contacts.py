@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kit.relays import Relay
+from kit.network.relays import Relay
 from tailrace.errors import AuthenticationError, ProtocolError, Refused
 from tailrace.runtime.encryption.certificate import Certificate, accepting, make_certificate
 from tailrace.runtime.encryption.connection import EncryptedConnection, encrypted_by_acceptor, encrypted_by_dialer

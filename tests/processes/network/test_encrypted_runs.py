@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tailrace as tr
-from kit.relays import Relay
+from kit.network.relays import Relay
 from kit.runs import (
     assert_same_rows,
     await_recovery,

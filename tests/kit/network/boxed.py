@@ -19,7 +19,7 @@ from typing import Any
 from tailrace.testing.cluster import Box
 from tailrace.testing.processes import wait_until
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 SAY_S = 0.1
 START_S, END_S = 240.0, 240.0
 
@@ -31,7 +31,7 @@ class Job:
         self.box = box
         asked = {"conf": box.conf, "folder": str(folder), "rows": rows, "per_s": per_s, "options": options}
         self._process: subprocess.Popen[str] = box.start(
-            [sys.executable, "-u", "-m", "kit.boxed", json.dumps(asked)],
+            [sys.executable, "-u", "-m", "kit.network.boxed", json.dumps(asked)],
             environment={"PYTHONPATH": str(TESTS)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import tailrace as tr
-from kit.ports import HERE, free_ports
+from kit.network.ports import HERE, free_ports
 from kit.runs import assert_same_rows, finish, progress_now, received, restarts, running, same
 from tailrace.runtime.driver.host import SubprocessHost
 from tailrace.runtime.driver.run import HostedRun
