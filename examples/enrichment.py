@@ -42,7 +42,7 @@ def main() -> None:
         good, bad = spark.read.parquet(scores), spark.read.parquet(failed)
         assert not good.join(bad, "id").count()
         print(f"{good.count() + bad.count()} users: {good.count()} with a score, {bad.count()} failed")
-        print(bad.where("error LIKE '%500%'").first().error)
+        print(bad.where("error LIKE '%500%'").take(1)[0].error)
     seen = figures.get
     print(f"{seen['calls']} calls, {seen['throttled']} answers of 429, {seen['failed']} failed")
 
