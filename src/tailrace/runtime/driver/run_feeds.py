@@ -90,7 +90,8 @@ class RunFeeds:
         """The run is over, or does not begin."""
         if self._feeds and not wait_for(self._in_thread("close"), CLOSE_S):
             _log.warning(
-                "a feed does not stop, and is left alone: sources=%s seconds=%g, does its query still compute a batch?",
+                "a feed does not stop, and is left alone with what it holds: sources=%s seconds=%g, "
+                "does its query still compute a batch?",
                 ", ".join(self._feeds),
                 CLOSE_S,
             )

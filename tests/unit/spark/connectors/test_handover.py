@@ -347,6 +347,23 @@ def test_a_query_that_begins_elsewhere_is_refused(tmp_path: Path) -> None:
         keeper.hand_over(2, [])
 
 
+def test_a_driver_that_gave_the_folder_back_changes_nothing_in_it(tmp_path: Path) -> None:
+    """Its query may still be in a batch, if Spark could not end it, and the next run may have begun."""
+    folder, keeper = begun(tmp_path / "handover")
+    hand_over(keeper, folder, [0, 1])
+    late = written(folder, 2, [5])
+    keeper.close()
+    folder, other = begun(tmp_path / "handover")
+    before = names_in(folder.batches), (folder.path / "job.json").read_bytes()
+    with pytest.raises(TailraceError, match=r"the handover has ended: .* batch=2, is it stopped"):
+        keeper.hand_over(2, late)
+    keeper.end()
+    keeper.clean({"0": 2, "1": 1, "2": 2})
+    assert (names_in(folder.batches), (folder.path / "job.json").read_bytes()) == before
+    assert len(names_in(folder.rows)) == 3
+    other.close()
+
+
 def test_the_first_of_two_drivers_wins(tmp_path: Path) -> None:
     """On a file system without locks."""
     folder, keeper = begun(tmp_path / "handover")

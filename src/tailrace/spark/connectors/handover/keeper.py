@@ -44,6 +44,7 @@ class Keeper:
             self._lock.close()
             raise
         self._ended = False
+        self._closed = False
         self._cleaned = -1  # rows of batches up to this number have been deleted
 
     def wants(self, number: int) -> bool:
@@ -79,6 +80,8 @@ class Keeper:
         """Delete the batches that are durable as a whole, from the lowest on. The newest manifest stays."""
         over: list[Manifest] = []
         for number in sorted(self._there):
+        if self._closed:
+            return
             if self._there[number].rows_from(durable, self._splits):
                 break
             over.append(self._there[number])
@@ -109,6 +112,8 @@ class Keeper:
     def close(self) -> None:
         self._lock.close()
 
+        """Give the folder back: another driver may have it from now on, and this one changes nothing in it any more."""
+        self._ended = self._closed = True
     def _known(self, number: int) -> Manifest:
         manifest = self._manifests.read(number)
         assert manifest is not None, "the driver that has the lock is the only one to delete manifests"

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace.connector import FeedContext
 from tailrace.errors import TailraceError
+from tailrace.spark.connectors.handover.batch_gate import BatchGate
 from tailrace.spark.connectors.handover.batch_writer import BatchWriter
 from tailrace.spark.connectors.handover.folder import About, HandoverFolder
 from tailrace.spark.connectors.handover.keeper import Keeper
@@ -33,10 +34,20 @@ LOOK_S = 1
 """How often batches that are durable are deleted, and the query's progress is read."""
 
 GRACE_S = 30.0
-"""How long a query that is stopped may take to finish its batch. Then Spark cancels it, and logs that as an error."""
+"""How long a query may take to finish its batch when the run drains. Then Spark cancels the batch."""
+
+CLOSING_GRACE_S = 5.0
+"""The same when the run is over. It must leave Spark time to cancel the batch before the run leaves the feed alone:
+until then neither folder nor slot is free for the next run."""
 
 HELD_BACK_S = 0.05
 """How often a batch that is held back looks whether fewer rows wait."""
+
+STOPPED_S = 0.01
+"""How often a batch that may not begin looks whether Spark knows of the stop."""
+
+SPARK_FORGIVES = "py4j.protocol.Py4JJavaError: An error occurred while calling o: java.lang.InterruptedException"
+"""By this text in an error of a batch Spark knows that a stop has caused it. The query then ends without an error."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +96,10 @@ class QueryFeed:
         self._jobs: QueryJobs | None = None
         self._watcher: threading.Thread | None = None
         self._fault: Exception | None = None  # what has ended a batch: Spark tells of it with much around it
-        self._stopping = False
+        self._cut = False  # a batch was broken off by a stop of the query
         self._closed = False
         self._lock = threading.Lock()  # of the keeper
-        self._in_batch = threading.Lock()  # held during a batch
+        self._gate = BatchGate()
         self._progress: Mapping[str, Any] | None = None
 
     @property
@@ -116,35 +127,36 @@ class QueryFeed:
         self._watcher.start()
 
     def stop(self) -> None:
-        if self._query is None or self._watcher is None:
-            return
-        if _is_active(self._query):
-            self._stopping = True
-            between = self._in_batch.acquire(timeout=GRACE_S)
-            try:
-                self._query.stop()
-            except Exception:
-                if self._has_session:
-                    raise
-                # Spark has noted that it is to end, and its thread ends; only its jobs could not be cancelled.
-            finally:
-                if between:
-                    self._in_batch.release()
-        self._watcher.join()
-        self._end()
+        self._stop(GRACE_S)
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
         try:
-            self.stop()
+            self._stop(CLOSING_GRACE_S)
             self._clean()
         finally:
             if self._jobs is not None:
                 unprotect(self._spark.sparkContext, self._jobs)
             HELD.give_back(self._application, 1)
-            self._keeper.close()
+            with self._lock:
+                self._keeper.close()
+
+    def _stop(self, grace_s: float) -> None:
+        """End the query, in the middle of a batch that takes longer than this. Any number of threads may wait here."""
+        if self._query is None or self._watcher is None:
+            return
+        if self._is_active:
+            self._gate.shut_after_batch(grace_s)
+            try:
+                self._query.stop()
+            except Exception:
+                if self._has_session:
+                    raise
+                # Spark has noted that it is to end, and its thread ends; only its jobs could not be cancelled.
+        self._watcher.join()
+        self._end()
 
     # -- in the thread that watches the query
 
@@ -154,13 +166,16 @@ class QueryFeed:
             while self._has_session and not query.awaitTermination(LOOK_S):
                 self._look(query)
             self._look(query)
-            if not self._stopping:
+            if not self._gate.shut:
                 if not self._has_session:
                     raise RuntimeError("there is no session")
                 self._end()
         except Exception as cause:
-            error = self._explain(self._fault or cause)
-        if not self._stopping:  # else it was interrupted in a batch, which it has not handed over
+            if self._cut and self._has_session:  # a stop is an ordinary end, also where Spark does not see it as one
+                self._end()
+            else:
+                error = self._explain(self._fault or cause)
+        if not self._gate.shut:  # else the run stops it, and knows
             self._context.ended(error)
 
     def _look(self, query: StreamingQuery) -> None:
@@ -204,16 +219,25 @@ class QueryFeed:
     def _run_batch(self, frame: DataFrame, number: int) -> None:
         """The errors that it raises are short: Spark matches their text with a pattern that recurs for each letter."""
         try:
-            if not self._in_batch.acquire(blocking=not self._stopping):
-                raise TailraceError(f"the query is being stopped: batch={number}")
-            try:
+            with self._gate.batch(number):
                 self._carry(frame, number)
-            finally:
-                self._in_batch.release()
             return
         except Exception as error:
-            self._fault = error
-        raise TailraceError(f"batch was not handed over: batch={number}")
+            self._cut = self._is_stopped()
+            if not self._cut:
+                self._fault = error
+        cause = f" cause={SPARK_FORGIVES}" if self._cut else ""
+        raise TailraceError(f"batch was not handed over: batch={number}{cause}")
+
+    def _is_stopped(self) -> bool:
+        """Whether the query was stopped: Spark notes that before it breaks a batch off.
+
+        A batch that the gate refuses is ahead of its stop, which is a moment away.
+        """
+        until_s = time.monotonic() + CLOSING_GRACE_S
+        while self._gate.shut and self._is_active and time.monotonic() < until_s:
+            time.sleep(STOPPED_S)
+        return self._is_active is False
 
     def _carry(self, frame: DataFrame, number: int) -> None:
         if self._keeper.wants(number):
@@ -226,15 +250,21 @@ class QueryFeed:
 
     def _hold_back(self) -> None:
         """Wait while too many rows wait for the run, unless the query is being stopped."""
-        while not self._stopping and self._waiting() > self._plan.max_waiting:
+        while not self._gate.shut and self._waiting() > self._plan.max_waiting:
+            if not self._is_active:  # it waits for this batch
+                raise TailraceError("the query was stopped while it was held back")
             time.sleep(HELD_BACK_S)
 
+    @property
+    def _is_active(self) -> bool | None:
+        """Whether Spark means the query to go on; None if there is no JVM to ask.
 
-def _is_active(query: StreamingQuery) -> bool:
-    try:
-        return query.isActive
-    except Exception:  # there is no JVM any more
-        return False
+        The first batch may begin before the query has a handle.
+        """
+        try:
+            return self._query is None or self._query.isActive
+        except Exception:
+            return None
 
 
 def in_a_line(error: BaseException) -> str:
