@@ -89,7 +89,8 @@ def from_stream(
             ``{"processingTime": "1 second"}``, or ``{"availableNow": True}`` to end when nothing more is there. The
             default is as soon as the one before is done.
         name: the query's name. The default is made of the names of topology and source.
-        max_waiting: how many rows may wait for the run. While there are more, the query begins no batch.
+        max_waiting: how many rows may wait for the run. While there are more, the query begins no batch. Rows count
+            that are not durable, and those that lie behind such a row in their split.
 
     Example:
         >>> numbers = spark.readStream.format("rate").option("rowsPerSecond", 10).load()

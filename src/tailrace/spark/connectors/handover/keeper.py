@@ -72,16 +72,18 @@ class Keeper:
         self.newest = number
 
     def waiting(self, durable: Mapping[str, int]) -> int:
-        """How many rows have been handed over and are not durable. ``durable``: by split, the offset below which all
-        are."""
+        """How many rows have been handed over and lie at or above these offsets.
+
+        ``durable``: by split, the offset below which all are. Above it some may be, and the driver does not know which.
+        """
         return sum(manifest.rows_from(durable, self._splits) for manifest in tuple(self._there.values()))
 
     def clean(self, durable: Mapping[str, int]) -> None:
         """Delete the batches that are durable as a whole, from the lowest on. The newest manifest stays."""
-        over: list[Manifest] = []
-        for number in sorted(self._there):
         if self._closed:
             return
+        over: list[Manifest] = []
+        for number in sorted(self._there):
             if self._there[number].rows_from(durable, self._splits):
                 break
             over.append(self._there[number])
@@ -110,10 +112,10 @@ class Keeper:
             self._manifests.end(self.newest + 1)
 
     def close(self) -> None:
-        self._lock.close()
-
         """Give the folder back: another driver may have it from now on, and this one changes nothing in it any more."""
         self._ended = self._closed = True
+        self._lock.close()
+
     def _known(self, number: int) -> Manifest:
         manifest = self._manifests.read(number)
         assert manifest is not None, "the driver that has the lock is the only one to delete manifests"
