@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -48,24 +48,38 @@ def test_batches_small_and_large_come_through_each_row_once(
     assert not (tmp_path / "handover").exists()
 
 
+CONF = {
+    "spark.sql.session.timeZone": "Asia/Tokyo",
+    "spark.sql.preserveCharVarcharTypeInfo": "true",  # else both are strings for Spark, too
+}
+
+
 def test_rows_keep_their_types(spark: SparkSession, numbers: Input, tmp_path: Path) -> None:
+    """In a batch that the executors write, and in one that the driver does."""
     numbers.add(1)
     numbers.add(1)
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    before = {key: spark.conf.get(key) for key in CONF}
     try:
-        frame = numbers.stream.select(
-            *("n", F.expr("timestamp_seconds(n) at"), F.expr("timestamp_ntz'2020-01-02 03:04:05' local")),
-            *(F.expr("array(timestamp_seconds(n)) ats"), F.expr("map('a', n) by"), F.expr("interval '5' second took")),
-            *(F.expr("named_struct('at', timestamp_seconds(n)) part"), F.expr("cast(n as decimal(5, 2)) price")),
+        for key, value in CONF.items():
+            spark.conf.set(key, value)
+        frame = numbers.stream.selectExpr(
+            *("n", "timestamp_seconds(n) at", "timestamp_ntz'2020-01-02 03:04:05' local", "interval '5' second took"),
+            *("array(timestamp_seconds(n)) ats", "map('a', n) by", "named_struct('at', timestamp_seconds(n)) part"),
+            *("cast(n as decimal(5, 2)) price", "unhex('00ff') raw", "date_add(date'2020-02-28', cast(n as int)) day"),
+            *("cast('ab' as char(4)) fixed", "cast('ab' as varchar(4)) short", "if(n < 0, n, null) nothing"),
+            "map(n, map('ats', array(named_struct('at', timestamp_seconds(n), 'raw', unhex('80'))))) deep",
+            "map(cast('k' as varchar(4)), named_struct('texts', array(cast('v' as char(2))))) `short.map`",
         )
+        kinds = dict(frame.dtypes)
+        assert (kinds["fixed"], kinds["short"]) == ("char(4)", "varchar(4)")
         out = tr.to_list()
         topology = tr.Topology("types")
         source = tr.from_stream(frame, folder=tmp_path / "handover", trigger=AVAILABLE)
         topology.source("rows", source).sink("out", out)
         finish(topology.run(workers=1), 120)
     finally:
-        spark.conf.set("spark.sql.session.timeZone", before)
+        for key, value in before.items():
+            spark.conf.set(key, value)
     for row in out.values:
         n = row["n"]
         at = datetime.fromtimestamp(n, UTC)
@@ -78,6 +92,13 @@ def test_rows_keep_their_types(spark: SparkSession, numbers: Input, tmp_path: Pa
             "took": timedelta(seconds=5),
             "part": {"at": at},
             "price": n,
+            "raw": b"\x00\xff",
+            "day": date(2020, 2, 28) + timedelta(days=n),
+            "deep": {n: {"ats": [{"at": at, "raw": b"\x80"}]}},
+            "fixed": "ab  ",
+            "short": "ab",
+            "nothing": None,
+            "short.map": {"k": {"texts": ["v "]}},
         }
         assert row["at"].tzinfo is not None and row["part"]["at"].tzinfo is not None
     assert len(out.values) == 2

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -81,6 +82,28 @@ def writable(schema: StructType, what: str) -> Any:
             shown = f"{what} column={path} type={kind.simpleString()}"
             raise OptionError(f"files have strings of any length only: {shown}: did you mean string?")
     return row_reader(schema, what).schema
+
+
+def of_any_length(df: DataFrame) -> DataFrame:
+    """The DataFrame with strings for its texts of limited length, which Spark does not give to Arrow."""
+    schema = StructType([_without_limit(field) for field in df.schema])
+    return df if schema == df.schema else df.to(schema)
+
+
+def _without_limit(field: StructField) -> StructField:
+    return StructField(field.name, _unlimited(field.dataType), field.nullable, field.metadata)
+
+
+def _unlimited(kind: DataType) -> DataType:
+    if isinstance(kind, CharType | VarcharType):
+        return StringType()
+    if isinstance(kind, ArrayType):
+        return ArrayType(_unlimited(kind.elementType), kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(_unlimited(kind.keyType), _unlimited(kind.valueType), kind.valueContainsNull)
+    if isinstance(kind, StructType):
+        return StructType([_without_limit(field) for field in kind])
+    return kind
 
 
 def described(schema: StructType) -> dict[str, str]:

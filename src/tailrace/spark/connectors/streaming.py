@@ -20,7 +20,7 @@ from tailrace.spark.calls.driver import is_connect
 from tailrace.spark.connectors.handover.folder import About, HandoverFolder
 from tailrace.spark.connectors.handover.query_feed import QueryFeed, QueryPlan
 from tailrace.spark.connectors.handover.reader import HandoverSource
-from tailrace.spark.connectors.passing_types import described, row_reader
+from tailrace.spark.connectors.passing_types import described, of_any_length, row_reader
 from tailrace.spark.connectors.staged_rows import RowReader
 from tailrace.spark.shared_folder import check_shared
 
@@ -118,7 +118,8 @@ def from_stream(
         raise OptionError(f"not a name of a query: name={shorten(name)}, did you mean to leave it out?")
     reader = row_reader(df.schema, "from_stream")
     about = About(splits, tuple(described(df.schema).items()))
-    plan = QueryPlan(df, HandoverFolder(place), about, _checked_trigger(df, trigger), name, max_waiting)
+    frame = of_any_length(df)
+    plan = QueryPlan(frame, HandoverFolder(place), about, _checked_trigger(df, trigger), name, max_waiting)
     plan.folder.check(about)
     check_shared(df.sparkSession, place, "from_stream")
     return StreamingSource(plan, reader)

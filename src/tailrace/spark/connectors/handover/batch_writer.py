@@ -45,7 +45,10 @@ class BatchWriter:
         if table is not None:
             files = list(self._write_parts(table, number))
         else:
-            found = frame.mapInArrow(WriteRows(self._folder, number), SCHEMA).collect()
+            # PySpark takes a dot in a name for a part of a struct here.
+            numbered = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+            write = WriteRows(self._folder, number, tuple(frame.columns))
+            found = numbered.mapInArrow(write, SCHEMA).collect()
             files = sorted((row.file, row.rows) for row in found)
         self._small = self._is_small(files)
         return files

@@ -23,6 +23,7 @@ class WriteRows:
 
     folder: Path
     number: int  # of the batch
+    names: tuple[str, ...]  # of the columns
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -30,7 +31,8 @@ class WriteRows:
 
         task = TaskContext.get()
         assert task is not None, "it is called in tasks of Spark"
-        written = write_rows(self.folder, self.number, task.partitionId(), batches)
+        named = (pa.RecordBatch.from_arrays(batch.columns, names=self.names) for batch in batches)
+        written = write_rows(self.folder, self.number, task.partitionId(), named)
         if written is not None:
             name, rows = written
             yield pa.RecordBatch.from_arrays([pa.array([name]), pa.array([rows])], names=["file", "rows"])
