@@ -29,7 +29,9 @@ _NOT_JSON_OBJECTS = "_corrupt_record"  # a column that Spark adds when it infers
 _FOR_EVER = "36500d"
 """A file counts as new however old it is. Spark leaves out files that are a week older than the newest that it has
 seen, by the time of their last change. That of a part file is older than its name: much older if a job has died in the
-middle of a commit and is resumed after a long time, or if the clock of a machine is wrong."""
+middle of a commit and is resumed after a long time. Renewing it at the rename would not help where a clock is wrong:
+after one file from the future all later ones would be left out, silently. What a bound could save is memory of the
+query's driver only. The log in its checkpoint keeps all names in any case."""
 
 
 class PartFolder(NamedTuple):
