@@ -96,6 +96,9 @@ class Numbers:
     def close(self) -> None:
         self.log.append("close")
         self.stopped.set()
+        if self.thread.ident is not None:
+            self.thread.join()
+        self.keeper.clean(self.context.durable())
         self.keeper.close()
 
 
@@ -170,7 +173,6 @@ def test_runs_with_a_checkpoint_go_on_where_the_last_one_stopped(tmp_path: Path)
     with running(of(source, out), workers=2, checkpoint=tmp_path / "checkpoint") as run:
         stop(run)
     assert_same_rows(out.values, range(source.feeds[-1].brought))
-    source.feeds[-1].keeper.clean(source.feeds[-1].context.durable())
     assert not list(source.folder.rows.iterdir())
 
 
