@@ -86,7 +86,7 @@ def test_a_service_that_refuses_everything_is_left_alone_for_the_time_it_asks_fo
     for client in range(3):
         simulation.keep_busy(client, 64)
     simulation.run(32)
-    assert simulation.units(6.2, 8.9) == 0  # after a second, most recent attempts were refused
+    assert simulation.units(5.7, 8.4) == 0  # after half a second, for the three seconds that it asks for
     assert simulation.units(9.2, 10.2) >= 0.2 * 200  # it has been halved twice
     assert simulation.units(26, 31) >= 0.9 * 5 * 200
     assert simulation.most_in(1.0) <= EXCESS * 200 + 1

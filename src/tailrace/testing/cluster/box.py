@@ -33,7 +33,7 @@ START_S = 200.0
 """For a JVM to start, on a busy machine."""
 
 PORT = 7077
-"""Of the master. Nobody else is on its machine."""
+"""The master's port. It has its machine for itself."""
 
 SMALL_JVM = "-XX:-UsePerfData -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Leaves no files of its own in /tmp, also if it is killed; and there are many of them on few processors."""
@@ -119,7 +119,7 @@ class Box:
 
     @property
     def url(self) -> str:
-        """Of the master."""
+        """The address of the master, as Spark writes it."""
         return f"spark://{self.master.address}:{PORT}"
 
     @property
@@ -210,7 +210,7 @@ class Box:
             self.start(command, machine, environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def log(self, machine: BoxMachine) -> str:
-        """What Spark's daemon on this machine has said."""
+        """The log of Spark's daemon on this machine."""
         return self._log(machine).read_text(errors="replace")
 
     def _log(self, machine: BoxMachine) -> Path:

@@ -54,7 +54,7 @@ def sweep() -> list[str]:
 
 
 def remains(mark: str) -> list[str]:
-    """What there is with this mark: namespaces, control groups and folders."""
+    """Everything with this mark that still exists: namespaces, control groups and folders."""
     roots = [NAMESPACES, *group_roots(), Path(tempfile.gettempdir())]
     return [str(root / name) for root in roots for name in _names(root) if name.startswith(f"{mark}-") or name == mark]
 

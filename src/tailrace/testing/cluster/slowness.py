@@ -14,7 +14,7 @@ PERIOD_S = 0.1
 
 
 class Slowness:
-    """Of one machine, whose processes ``pids`` tells. At most ``cores`` of it, all together, while it is on."""
+    """A slow machine: its processes, which ``pids`` lists, get at most ``cores`` all together while this is on."""
 
     def __init__(self, name: str, pids: Callable[[], list[int]]) -> None:
         self._name, self._pids = name, pids
