@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,22 +82,33 @@ def test_hedging_shortens_the_tail(tmp_path: Path) -> None:
 ROWS = 8_000
 
 
-def _hedged_topology(sink: Any, roots: int) -> tr.Topology:
+def _hedged_topology(sink: Any, source: Any) -> tr.Topology:
     topology = tr.Topology("hedged")
-    numbers = topology.source("numbers", tr.from_iterable(range(roots)), tasks=2)
+    numbers = topology.source("numbers", source, tasks=2)
     dealt = numbers.map("dealt", same, tasks=3)
     dealt.map("keyed", row, tasks=3, grouping=tr.fields(lambda number: number)).sink("out", sink, tasks=2)
     return topology
 
 
+def _half_until(killed: Path, split: int, splits: int) -> Iterator[int]:
+    """The run cannot end before the kill: the second half comes after it."""
+    for number in range(split, ROWS, splits):
+        while number > ROWS / 2 and not killed.exists():
+            time.sleep(0.01)
+        yield number
+
+
 def test_every_row_once_although_roots_are_hedged_and_a_worker_dies(tmp_path: Path) -> None:
-    topology = _hedged_topology(tr.to_jsonl(tmp_path, roll_seconds=0.2), ROWS)
+    killed = tmp_path / "killed"
+    source = tr.from_iterable(partial(_half_until, killed))
+    topology = _hedged_topology(tr.to_jsonl(tmp_path / "out", roll_seconds=0.2), source)
     victim = homes(topology, 2, "out")[0]
     with running(topology, workers=2, max_pending=1000, tail=tr.Tail(hedge=tr.fixed_timeout(2))) as run:
         wait_until(lambda: durable(run) > ROWS / 10, 30, "rows at the sink")
         kill(run, victim)
+        killed.touch()
         progress = finish(run)
-    assert_same_rows((found["n"] for found in read_jsonl(tmp_path)), range(ROWS))
+    assert_same_rows((found["n"] for found in read_jsonl(tmp_path / "out")), range(ROWS))
     assert restarts(progress)[victim] == 1 and progress["recoveries"] >= 1
     assert progress["replay"]["hedges"] > 100 and progress["duplicatesDropped"] > 0
 
@@ -170,7 +182,7 @@ MILLION = 1_000_000
 @pytest.mark.soak
 @pytest.mark.timeout(1_200)
 def test_a_million_with_hedging_and_kills(tmp_path: Path) -> None:
-    topology = _hedged_topology(tr.to_parquet(tmp_path, schema="n long", roll_seconds=0.5), MILLION)
+    topology = _hedged_topology(tr.to_parquet(tmp_path, schema="n long", roll_seconds=0.5), tr.from_iterable(range(MILLION)))
     with running(topology, workers=3, max_pending=20_000, tail=tr.Tail(hedge=tr.adaptive_timeout(gate=None))) as run:
         for victim, part in enumerate((0.2, 0.5, 0.8)):
             least = part * MILLION
