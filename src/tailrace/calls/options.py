@@ -44,7 +44,8 @@ class Calls:
             Hedges are at most one call in twenty, and are not made when the limit has no slack.
         limit: a limit that calls keep, shared with all other tasks. See ``tr.limit``.
         journal: a folder in which results are kept, so that a call is not made again when its tuple or row comes again.
-            All workers must see it, on a disk or a network file system.
+            All workers must see it, on a disk or a network file system. A function of another name or schema does not
+            find them. An edited one does: use another folder, or delete it, when answers should be new.
         journal_key: for a DataFrame, the column that identifies a call in the journal. A row in which it is null is
             called, and its result not kept. In a topology the place of the tuple in the source identifies a call.
         keep: whether results stay in the journal for good. ``False`` drops them once they are durable downstream.
