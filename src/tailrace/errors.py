@@ -5,8 +5,10 @@ Messages are lower case: the fault, then ``name=value``, then the likely cause a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from os import PathLike, fspath
 from typing import Any
 
 
@@ -180,6 +182,27 @@ def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str], place:
         raise OptionError(f"unknown {what}: {where}{unknown[0]}=…: {hint}")
 
 
+def refuse_uri(option: str, folder: str | PathLike[str]) -> None:
+    """Raise ``OptionError`` for a URI where a folder is wanted: as a path it is a new folder of this machine.
+
+    Args:
+        option: the name of what was given.
+        folder: a path, which may be relative.
+
+    Example:
+        >>> refuse_uri("checkpoint", "state/words")
+        >>> refuse_uri("checkpoint", "s3://bucket/words")
+        Traceback (most recent call last):
+        tailrace.errors.OptionError: not a folder but a URI: checkpoint='s3://bucket/words': could it be a path, ...
+    """
+    if _URI.match(str(fspath(folder))):
+        raise OptionError(
+            f"not a folder but a URI: {option}={shorten(folder)}: could it be a path, on a disk or on a network file "
+            "system that all workers see? Object stores have no locks and renames"
+        )
+
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # a Path has one slash left of two
 _LONGEST_NAME = 100  # characters of a name that are compared: the comparison takes quadratic time
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any, Literal, get_args
 
 from tailrace.calls.limit import Limit
-from tailrace.errors import OptionError, did_you_mean, shorten
+from tailrace.errors import OptionError, did_you_mean, refuse_uri, shorten
 from tailrace.policy.numbers import is_number, is_whole
 
 CallErrorAction = Literal["fail", "skip", "dead_letter", "column"]
 """What happens when a call has failed for good."""
 
 RetryOn = type[BaseException] | tuple[type[BaseException], ...] | Callable[[BaseException], bool]
-
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # a Path has one slash left of two
 
 DEFAULT_CONCURRENCY = 64
 """Calls that one task has under way: enough to hide 10 ms of waiting at 6,000 calls/s."""
@@ -44,7 +41,8 @@ class Calls:
             Hedges are at most one call in twenty, and are not made when the limit has no slack.
         limit: a limit that calls keep, shared with all other tasks. See ``tr.limit``.
         journal: a folder in which results are kept, so that a call is not made again when its tuple or row comes again.
-            All workers must see it, on a disk or a network file system.
+            All workers must see it, on a disk or a network file system. A function of another name or schema does not
+            find them. An edited one does: use another folder, or delete it, when answers should be new.
         journal_key: for a DataFrame, the column that identifies a call in the journal. A row in which it is null is
             called, and its result not kept. In a topology the place of the tuple in the source identifies a call.
         keep: whether results stay in the journal for good. ``False`` drops them once they are durable downstream.
@@ -119,10 +117,6 @@ class Calls:
             return
         if not isinstance(self.journal, str | PathLike) or not fspath(self.journal):
             raise OptionError(f"not a folder: journal={shorten(self.journal)}: is it a path?")
-        if _URI.match(str(fspath(self.journal))):
-            raise OptionError(
-                f"not a folder: journal={shorten(self.journal)}: results are appended to locked files, which object "
-                "stores do not have: could it be a folder on a disk, or on a network file system that all workers see?"
-            )
+        refuse_uri("journal", self.journal)
         if self.journal_key is not None and not (isinstance(self.journal_key, str) and self.journal_key):
             raise OptionError(f"not a column name: journal_key={shorten(self.journal_key)}: is it one name?")

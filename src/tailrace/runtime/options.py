@@ -12,7 +12,7 @@ from tailrace.core.feedback.budget import FEEDBACK_SHARE
 from tailrace.core.protocol.coordinator import CoordinatorLimits
 from tailrace.core.protocol.ledger import LedgerLimits
 from tailrace.core.send_order.outgoing import OUTGOING_TUPLES
-from tailrace.errors import OptionError, refuse_unknown, shorten
+from tailrace.errors import OptionError, refuse_unknown, refuse_uri, shorten
 from tailrace.policy.numbers import is_number
 from tailrace.policy.techniques import NODE, PLAIN, WORKER, Tail
 from tailrace.runtime.listening import Ports, ports_of
@@ -70,6 +70,8 @@ class RunSettings:
             if field.name in ("checkpoint", "record"):
                 if value is not None and (not isinstance(value, str | PathLike) or value == ""):
                     raise OptionError(f"not a folder: {field.name}={shorten(value)}; did you mix two options up?")
+                if value is not None:
+                    refuse_uri(field.name, value)
                 continue
             if field.name == "state":
                 if value not in (None, RESTART):

@@ -111,7 +111,7 @@ class RunOptions(TypedDict, total=False):
     """How many worker processes run the tasks. Each takes one slot of Spark."""
 
     checkpoint: str | PathLike[str] | None
-    """A folder that holds how far sources got. The next run with the same folder goes on from there."""
+    """A folder, not a URI, that holds how far sources got. The next run with the same folder goes on from there."""
 
     state: Literal["restart"] | None
     """``"restart"`` lets stateful operators begin with empty state where a checkpoint is resumed, which holds none.

@@ -121,6 +121,11 @@ def test_types_of_the_dataframe(spark: SparkSession, places: Path, select: str, 
         ({"watch": "yes"}, "watch is neither True nor False: watch='yes': did you mix two up?"),
         ({"folder": 7}, "not a folder: path=7 type=int, did you mean a string like 'out'?"),
         (
+            {"checkpoint": "s3://b/x"},
+            "not a folder but a URI: path='s3://b/x': could it be a path, on a disk or on a network file system that "
+            "all workers see? Object stores have no locks and renames",
+        ),
+        (
             {"folder": "a", "checkpoint": "b"},
             "rows cannot be in two places: folder='a' checkpoint='b': "
             "should they last, in checkpoint=, or be deleted when the driver ends, in folder=?",

@@ -165,6 +165,15 @@ def test_a_journal_is_keyed_by_a_parameter(spark: SparkSession, tmp_path: Path) 
         got = spark.range(5).select(column("id", F.lit(1)).alias("n")).collect()
         assert [row.n for row in got] == [1, 2, 3, 4, 5]
     assert len(list(made.iterdir())) == 5
+
+    def row_of(row: Any) -> Any:
+        return row.id, "a row"
+
+    row_of.__name__, row_of.__qualname__ = paid.__name__, paid.__qualname__
+    kept = tr.Calls(journal=tmp_path / "journal", journal_key="number")
+    rows = spark.range(5).withColumnRenamed("id", "number").withColumn("id", F.col("number"))
+    step = tr.map_rows(row_of, "id long, text string", calls=kept)  # in the folder of the column
+    assert sorted(rows.transform(step).collect()) == [(number, "a row") for number in range(5)]
     with pytest.raises(tr.OptionError) as caught:
         tr.udf("long", calls=tr.Calls(journal="folder", journal_key="id"))(paid)
     assert str(caught.value) == (

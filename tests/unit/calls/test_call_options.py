@@ -27,8 +27,11 @@ import tailrace as tr
         ({"hedge": 1}, "hedge is neither True nor False: hedge=1"),
         ({"limit": 50}, "not a limit: limit=50: did you mean tr.limit('name', per_s=…)?"),
         ({"journal": ""}, "not a folder: journal=''"),
-        ({"journal": "s3://bucket/answers"}, "not a folder: journal='s3://bucket/answers': results are"),
-        ({"journal": Path("gs://bucket/answers")}, "which object stores do not have: could it be a folder on"),
+        (
+            {"journal": "s3://bucket/answers"},
+            "not a folder but a URI: journal='s3://bucket/answers': could it be a path",
+        ),
+        ({"journal": Path("gs://bucket/answers")}, "system that all workers see? Object stores have no locks"),
         ({"journal_key": "id"}, "journal_key without a journal: did you forget journal='folder'?"),
         ({"keep": True}, "keep without a journal"),
         ({"journal": "j", "journal_key": 3}, "not a column name: journal_key=3"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
@@ -9,6 +10,11 @@ import pytest
 from tailrace.errors import OptionError
 from tailrace.runtime.options import RunSettings
 from tailrace.topology import RunOptions
+
+NO_URI = (
+    "could it be a path, on a disk or on a network file system that all workers see? "
+    "Object stores have no locks and renames"
+)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +39,9 @@ from tailrace.topology import RunOptions
         ),
         ({"checkpoint": 5}, "not a folder: checkpoint=5; did you mix two options up?"),
         ({"checkpoint": ""}, "not a folder: checkpoint=''; did you mix two options up?"),
+        ({"checkpoint": "s3://b/x"}, f"not a folder but a URI: checkpoint='s3://b/x': {NO_URI}"),
+        ({"checkpoint": Path("s3://b/x")}, f"not a folder but a URI: checkpoint=PosixPath('s3:/b/x'): {NO_URI}"),
+        ({"record": "file:///x"}, f"not a folder but a URI: record='file:///x': {NO_URI}"),
         ({"record": ""}, "not a folder: record=''; did you mix two options up?"),
         ({"workers": 10**9}, "too many workers: workers=1000000000 most=1024; did you mean tasks?"),
         ({"link_mbps": 0}, "option must be a positive number: link_mbps=0; did you mix two up?"),

@@ -147,6 +147,7 @@ class RemoteLink(asyncio.Protocol):
             self._watch.cancel()
         if not self.heard.done():
             self.heard.set_exception(ConnectionResetError("the driver says nothing"))
+            self.heard.exception()  # no one awaits it if connecting was cancelled, and asyncio would report that
         self._lost(self)
 
     def send(self, request: Request) -> None:

@@ -59,6 +59,14 @@ def name_of(body: Any) -> str:
     return str(getattr(body, "__name__", type(body).__name__)).strip("<>")
 
 
+def qualified_name_of(body: Any) -> str:
+    """What a function is called, with the module and the place where it was defined."""
+    while hasattr(body, "func"):
+        body = body.func
+    named = body if hasattr(body, "__name__") else type(body)
+    return f"{getattr(named, '__module__', None)}.{getattr(named, '__qualname__', named.__name__)}"
+
+
 def parameters_of(body: Any) -> list[str]:
     """The names of what a function takes for each row, by place; empty if it does not say."""
     target = body

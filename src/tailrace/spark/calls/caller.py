@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from pyspark import TaskContext
+from pyspark.sql.types import DataType
 
 from tailrace.calls import Calls
 from tailrace.calls.journal_keys import journal_key
@@ -21,7 +22,7 @@ from tailrace.runtime.calls.limit_client import open_limit
 from tailrace.runtime.calls.limit_server import LimitAddress
 from tailrace.runtime.calls.outcome import Outcome
 from tailrace.runtime.calls.ports import Journal, LimitClient
-from tailrace.spark.calls.bodies import Body
+from tailrace.spark.calls.bodies import Body, qualified_name_of
 from tailrace.spark.calls.observed import summary
 
 logger = logging.getLogger("tailrace")
@@ -54,6 +55,7 @@ class TaskCalls:
     limit_server: LimitAddress | None = None
     tasks: int = 1  # that run at once, among which the limit is divided where there is no server
     journal: Path | None = None
+    step: bytes = b""  # what ``step_key`` gave, if there is a journal
     finish: Callable[[Any], Any] | None = None  # makes a value of what the function returned, where it runs
     figures: Figures = field(default_factory=Figures)  # of the task that uses this copy
 
@@ -86,9 +88,13 @@ class TaskCalls:
 
         def key_of(args: tuple[Any, ...]) -> bytes | None:
             value = get(args)
-            return None if value is None else journal_key(value)
+            return None if value is None else journal_key(self.step, value)
 
         return key_of
+
+    def found_in(self, outcome: Outcome) -> Path | None:
+        """The journal in which this answer was found. None: the call was made."""
+        return self.journal if outcome.found else None
 
     def ended(self) -> Figures:
         """The figures of a task that has made all its calls. One line says them."""
@@ -117,6 +123,21 @@ def say(line: str) -> None:
         logger.info(line)
     else:
         print(f"tailrace: {line}", file=sys.stderr, flush=True)
+
+
+def step_key(form: str, body: Any, schema: DataType, options: Calls) -> bytes:
+    """What tells the results of a step in a journal from those of another, which may have the same folder.
+
+    Whatever a result could be mistaken in counts: the function's name, the declared schema, the column that identifies
+    a call. The function's code does not: a journal is there to be found again after the program was edited.
+
+    Args:
+        form: ``"udf"`` or ``"map_rows"``, which are answered with values and with rows.
+        body: the function.
+        schema: as it was declared.
+        options: those of the calls.
+    """
+    return journal_key(form, qualified_name_of(body), schema.json(), options.journal_key)
 
 
 def owner_of(name: str) -> str:

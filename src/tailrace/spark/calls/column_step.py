@@ -120,7 +120,7 @@ class CalledColumn:
                 raise
         for called, found in misfits:
             if found is not None:
-                called.outcome.error = misfit(self.__name__, called.row, found)
+                called.outcome.error = misfit(self.__name__, called.row, found, self._calls.found_in(called.outcome))
                 called.outcome.value = None
         return whole.array([self._entry(called) for called in several])
 

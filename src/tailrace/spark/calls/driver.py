@@ -40,11 +40,11 @@ def is_connect(thing: Any) -> bool:
 
 
 def task_calls(
-    session: Any, body: Any, name: str, options: Calls, finish: Callable[[Any], Any] | None = None
+    session: Any, body: Any, name: str, options: Calls, step: bytes, finish: Callable[[Any], Any] | None = None
 ) -> TaskCalls:
-    """How tasks of this session make the calls of a step."""
+    """How tasks of this session make the calls of a step. ``step`` is what ``step_key`` gave for it."""
     server, tasks = _find_limit(session, options)
-    return TaskCalls(body, name, options, server, tasks, _find_journal(session, name, options), finish)
+    return TaskCalls(body, name, options, server, tasks, _find_journal(session, name, options), step, finish)
 
 
 def _find_limit(session: Any, options: Calls) -> tuple[LimitAddress | None, int]:

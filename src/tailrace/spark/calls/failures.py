@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tailrace.errors import TailraceError, shorten
@@ -34,8 +35,10 @@ def in_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def misfit(function: str, row: int, found: str) -> Misfit:
-    """The error for a result that is not of the declared type."""
-    return Misfit(
-        f"result does not fit: {found}; function={function} row={row}: does the function return what its schema says?"
-    )
+def misfit(function: str, row: int, found: str, journal: Path | None = None) -> Misfit:
+    """The error for a result that is not of the declared type. ``journal``: where it was found, if it was."""
+    place, hint = f"function={function} row={row}", "does the function return what its schema says?"
+    if journal is not None:
+        place += f" journal={journal}"
+        hint = "did the function return this before it was mended? Then use another folder, or delete this one"
+    return Misfit(f"result does not fit: {found}; {place}: {hint}")

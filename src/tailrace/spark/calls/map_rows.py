@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType, IntegerType, StringType, StructField, St
 from tailrace.calls import Calls
 from tailrace.errors import OptionError, shorten
 from tailrace.spark.calls.bodies import check_function, name_of
+from tailrace.spark.calls.caller import step_key
 from tailrace.spark.calls.driver import is_connect, task_calls
 from tailrace.spark.calls.observed import MARK, marked, observation_name, observe
 from tailrace.spark.calls.options import check_calls, check_journal_key
@@ -73,7 +74,8 @@ def map_rows(
         _refuse_added(declared, options)
         if not is_connect(df):  # where asking for the columns is a round trip: there each task looks
             check_journal_key(name, options, df.columns)
-        making = task_calls(df.sparkSession, function, name, options, finished)
+        key = step_key("map_rows", function, declared, options)
+        making = task_calls(df.sparkSession, function, name, options, key, finished)
         returned = nullable(declared)
         added = [StructField(ERROR, StringType()), StructField(ATTEMPTS, IntegerType())]
         whole = StructType([*returned.fields, *(added if options.on_error == "column" else [])])

@@ -133,6 +133,7 @@ class _Output:
 
     def __init__(self, step: CalledRows, source: Batches) -> None:
         self._name = step.calls.name
+        self._found_in = step.calls.found_in
         self._on_error = step.calls.options.on_error
         self._source = source
         self._names = step.schema.names
@@ -202,6 +203,6 @@ class _Output:
                 for row in in_rows(called.outcome.value):
                     found = self._writer.why_not(row)
                     if found is not None:
-                        called.outcome.error = misfit(self._name, called.row, found)
+                        called.outcome.error = misfit(self._name, called.row, found, self._found_in(called.outcome))
                         break
         return before != [called.outcome.error for called in several]

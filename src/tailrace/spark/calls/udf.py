@@ -19,6 +19,7 @@ from tailrace.calls import Calls
 from tailrace.errors import OptionError, TailraceError, shorten
 from tailrace.runtime.calls.figures import Figures
 from tailrace.spark.calls.bodies import Body, check_function, name_of, parameters_of
+from tailrace.spark.calls.caller import step_key
 from tailrace.spark.calls.column_step import CalledColumn, PlainColumn, column_type
 from tailrace.spark.calls.driver import task_calls
 from tailrace.spark.calls.options import check_calls
@@ -137,7 +138,8 @@ class Udf:
         else:
             if not is_remote():
                 counted = session.sparkContext.accumulator(Figures(), AddFigures())
-            making = task_calls(session, self.func, self._name, self._calls)
+            key = step_key("udf", self.func, kind, self._calls)
+            making = task_calls(session, self.func, self._name, self._calls, key)
             report = None if counted is None else counted.add
             step = CalledColumn(making, kind, self._parameters, report)
             whole = column_type(kind, self._calls.on_error)

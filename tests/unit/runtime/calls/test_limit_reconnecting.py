@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -86,6 +87,37 @@ def test_calls_that_end_while_a_client_reconnects_leave_their_permits(
         await other.close()
 
     within(30, work)
+
+
+def test_a_client_that_is_closed_while_it_connects_leaves_no_error_behind(server: LimitServer) -> None:
+    """On a busy machine a step is over before its connection is there. Asyncio reports errors that no one looks at."""
+    reported: list[str] = []
+    links: list[limit_links.RemoteLink] = []
+    address = limit_address(tr.limit("api", per_s=500))
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
+        create = loop.create_connection
+
+        async def cut(factory: Callable[[], Any], **options: Any) -> Any:
+            def made() -> Any:
+                links.append(factory())
+                loop.call_soon(client._connecting.cancel)  # before the loop says that the connection is made
+                return links[-1]
+
+            return await create(made, **options)
+
+        loop.create_connection = cut  # type: ignore[method-assign, assignment]
+        client: Any = open_limit(tr.limit("api", per_s=500), address)
+        while not (links and links[0].ended):
+            await asyncio.sleep(0.001)
+        await client.close()
+
+    within(30, work)
+    links.clear()
+    gc.collect()
+    assert reported == []
 
 
 def test_a_connection_that_ends_as_soon_as_it_is_there_is_made_again(

@@ -407,6 +407,17 @@ def test_a_folder_is_named_by_text(path: Any) -> None:
             sink(path)
 
 
+def test_a_uri_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It became a folder of that name in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    for sink in (to_jsonl, to_parquet):
+        for path in ("s3://bucket/out", "file:///out", Path("hdfs://name/out")):
+            with pytest.raises(OptionError, match=r"^not a folder but a URI: path=.*: could it be a path, on a disk"):
+                sink(path)
+    assert to_jsonl("a:b/out").path == tmp_path / "a:b" / "out"
+    assert to_jsonl("./s3:/out").path == tmp_path / "s3:" / "out"
+
+
 @pytest.mark.parametrize("option", [{"roll_seconds": "1"}, {"roll_seconds": None}, {"roll_bytes": True}])
 def test_options_are_numbers(option: dict[str, Any]) -> None:
     ((name, value),) = option.items()

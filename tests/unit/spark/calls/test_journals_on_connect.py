@@ -20,9 +20,10 @@ def test_a_relative_folder_is_refused_on_connect(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     session = Session()
     with pytest.raises(tr.OptionError) as caught:
-        task_calls(session, len, "score", tr.Calls(journal="answers", journal_key="id"))
+        task_calls(session, len, "score", tr.Calls(journal="answers", journal_key="id"), b"step")
     assert str(caught.value) == (
         "a relative path means another folder to each task of Spark Connect: journal=answers: "
         f"did you mean {tmp_path}/answers, and do all executors see it?"
     )
-    assert task_calls(session, len, "score", tr.Calls(journal=tmp_path, journal_key="id")).journal == tmp_path
+    calls = task_calls(session, len, "score", tr.Calls(journal=tmp_path, journal_key="id"), b"step")
+    assert (calls.journal, calls.step) == (tmp_path, b"step")

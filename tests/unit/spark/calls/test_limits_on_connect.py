@@ -36,7 +36,7 @@ def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tasks(settings: dict[str, str], host: str = "server", **limit: Any) -> int:
     calls = tr.Calls(limit=tr.limit("api", **{"per_s": 50, **limit}))
-    return task_calls(Session(settings, host), len, "score", calls).tasks
+    return task_calls(Session(settings, host), len, "score", calls, b"step").tasks
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from math import isfinite
 from pathlib import Path
 
 from tailrace.connector import Entry, SinkContext
-from tailrace.errors import OptionError, TailraceError, shorten
+from tailrace.errors import OptionError, TailraceError, refuse_uri, shorten
 from tailrace.runtime.connectors.commits.disk import make_directory, sync_directory, write_file
 from tailrace.runtime.connectors.commits.manifest import Manifest, decode, encode
 from tailrace.runtime.connectors.commits.mounts import warn_of_cached_names
@@ -168,6 +168,7 @@ def absolute(path: str | Path) -> Path:
         raise OptionError(
             f"not a folder: path={shorten(path)} type={type(path).__name__}, did you mean a string like 'out'?"
         )
+    refuse_uri("path", path)
     return Path(path).expanduser().absolute()
 
 
