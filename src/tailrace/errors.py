@@ -191,6 +191,33 @@ def shorten(value: Any, limit: int = 200) -> str:
         text = repr(value)
     except Exception as error:  # a broken __repr__ must not hide the error being reported
         text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    return cut(text, limit)
+
+
+LONGEST_MESSAGE = 10_000
+"""Characters of an error's message that are kept: a service may answer with megabytes, and each row has its error."""
+
+
+def message_of(error: BaseException) -> str:
+    """``str(error)`` that never raises and never fills a table. Empty if the error has no words of its own.
+
+    Example:
+        >>> message_of(ValueError("no such user"))
+        'no such user'
+    """
+    try:
+        return cut(str(error))
+    except Exception:  # a broken __str__ must not hide the error being reported
+        return ""
+
+
+def cut(text: str, limit: int = LONGEST_MESSAGE) -> str:
+    """The text, or its beginning and how long it was.
+
+    Example:
+        >>> cut("not found", 3)
+        'not… (9 characters)'
+    """
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
 
 
@@ -199,4 +226,4 @@ def headline(error: Exception) -> str:
     if isinstance(error, TaskError):
         *_, cause = error.traceback.strip().splitlines() or [""]
         return f"{cause.strip()} (operator={error.operator} task={error.task})"
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    return next(iter(message_of(error).splitlines()), type(error).__name__)

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 from pyspark.sql.utils import is_remote
 
-from tailrace.errors import OptionError, TailraceError, shorten
+from tailrace.errors import OptionError, TailraceError, message_of, shorten
 from tailrace.spark.calls.fitting import check_of
 
 UTC = "UTC"
@@ -118,7 +118,7 @@ class Writer:
             found = Writer(f"{column}{name}", inner).why_not(part)
             if found is not None:
                 return found
-        why = " ".join(str(error).split()) or type(error).__name__
+        why = " ".join(message_of(error).split()) or type(error).__name__
         return f"column={column} type={kind.simpleString()} value={shorten(value)}: {shorten(why)[1:-1]}"
 
 
