@@ -5,7 +5,7 @@ Messages are lower case: the fault, then ``name=value``, then the likely cause a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -178,6 +178,25 @@ def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str], place:
         where = f"{place} " if place else ""
         hint = did_you_mean(unknown[0], names, "{}=…")
         raise OptionError(f"unknown {what}: {where}{unknown[0]}=…: {hint}")
+
+
+def refuse_doubled(names: Sequence[str], place: str) -> None:
+    """Raise ``OptionError`` for columns that Spark takes for one, as it does not look at the case.
+
+    Args:
+        names: of columns.
+        place: ``name=value`` of where they were given.
+
+    Example:
+        >>> refuse_doubled(["id", "name"], "df=users")
+    """
+    lowered = [name.lower() for name in names]
+    doubled = [name for name in names if lowered.count(name.lower()) > 1]
+    if doubled:
+        raise OptionError(
+            f"names differ in case only, or not at all: {place} columns={','.join(doubled)}: "
+            "could one of them have another name?"
+        )
 
 
 _LONGEST_NAME = 100  # characters of a name that are compared: the comparison takes quadratic time

@@ -12,12 +12,12 @@ from pyspark.sql.types import DataType, IntegerType, StringType, StructField, St
 from tailrace.calls import Calls
 from tailrace.errors import OptionError, shorten
 from tailrace.spark.calls.bodies import check_function, name_of
+from tailrace.spark.calls.declared import analysis_refused, nullable, parse, parse_early, refuse_types, user_defined
 from tailrace.spark.calls.driver import is_connect, task_calls
 from tailrace.spark.calls.observed import MARK, marked, observation_name, observe
 from tailrace.spark.calls.options import check_calls, check_journal_key
 from tailrace.spark.calls.row_step import ATTEMPTS, ERROR, CalledRows, PlainRows
 from tailrace.spark.calls.rows import finished
-from tailrace.spark.calls.values import analysis_refused, nullable, parse, parse_early, refuse_types, user_defined
 from tailrace.topology.body import is_async
 
 
@@ -63,10 +63,13 @@ def map_rows(
     if options is None and is_async(function):
         options = Calls()
     name = name_of(function)
-    early = parse_early(schema, "schema")
+    what = f"map_rows={name} schema"
+    early = parse_early(schema, what)
+    if isinstance(early, DataType):
+        _columns(early, what)
 
     def step(df: DataFrame) -> DataFrame:
-        declared = _columns(early)
+        declared = _columns(early, what)
         types = _known_types(df)
         if options is None:
             return _map_in_arrow(df, PlainRows(function, name, declared, types), declared)
@@ -96,11 +99,11 @@ def _map_in_arrow(df: DataFrame, task: Any, schema: StructType) -> DataFrame:
         ) from None
 
 
-def _columns(schema: str | DataType) -> StructType:
-    kind = parse(schema, "schema")
+def _columns(schema: str | DataType, what: str) -> StructType:
+    kind = parse(schema, what)
     if not isinstance(kind, StructType):
         shown = kind.simpleString()
-        raise OptionError(f"not columns: schema={shown}: did you mean names and types, such as 'id long, name string'?")
+        raise OptionError(f"not columns: {what}={shown}: did you mean names and types, such as 'id long, name string'?")
     return kind
 
 

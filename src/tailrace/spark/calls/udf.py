@@ -20,9 +20,9 @@ from tailrace.errors import OptionError, TailraceError, shorten
 from tailrace.runtime.calls.figures import Figures
 from tailrace.spark.calls.bodies import Body, check_function, name_of, parameters_of
 from tailrace.spark.calls.column_step import CalledColumn, PlainColumn, column_type
+from tailrace.spark.calls.declared import active_session, check_given, parse, parse_early
 from tailrace.spark.calls.driver import task_calls
 from tailrace.spark.calls.options import check_calls
-from tailrace.spark.calls.values import active_session, parse, parse_early
 from tailrace.topology.body import is_async
 
 
@@ -53,11 +53,11 @@ def udf(schema: str | DataType, *, calls: Calls | None = None) -> Callable[[Call
         >>> df.select("id", classify("text").alias("c")).select("id", "c.value.label", "c.error").collect()
         [Row(id=1, label='short', error=None), Row(id=2, label='long', error=None)]
     """
-    declared = parse_early(schema, "schema")
+    check_given(schema, "udf schema")
     options = check_calls(calls)
 
     def decorate(function: Callable[..., Any]) -> Udf:
-        return Udf(function, declared, options)
+        return Udf(function, schema, options)
 
     return decorate
 
@@ -68,9 +68,10 @@ class Udf:
     def __init__(self, function: Any, schema: str | DataType, calls: Calls | None) -> None:
         check_function(function, "function", None)
         self.func = function
-        self._schema = schema
         self._calls = Calls() if calls is None and is_async(function) else calls
         self._name = name_of(function)
+        self._what = f"udf={self._name} schema"
+        self._schema = parse_early(schema, self._what)
         self._parameters = parameters_of(function)
         self._made: dict[Any, tuple[Any, Accumulator[Figures] | None]] = {}
         self._check_journal_key()
@@ -129,7 +130,7 @@ class Udf:
     def _make(self, session: SparkSession) -> tuple[Any, Accumulator[Figures] | None]:
         from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
-        kind = parse(self._schema, "schema")
+        kind = parse(self._schema, self._what)
         counted: Accumulator[Figures] | None = None
         step: PlainColumn | CalledColumn
         if self._calls is None:

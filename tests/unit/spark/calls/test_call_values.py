@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    CharType,
     DataType,
     DateType,
     DayTimeIntervalType,
@@ -27,13 +26,10 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampNTZType,
-    VarcharType,
-    YearMonthIntervalType,
 )
 
-from tailrace.errors import OptionError
 from tailrace.spark.calls.rows import RowWriter, in_rows, row_maker
-from tailrace.spark.calls.values import Reader, Writer, parse
+from tailrace.spark.calls.values import Reader, Writer
 
 POINT = StructType([StructField("x", DoubleType()), StructField("tags", ArrayType(LongType()))])
 ID_NAME = StructType([StructField("id", LongType()), StructField("name", StringType())])
@@ -122,33 +118,6 @@ def test_a_value_that_does_not_fit_is_named_with_its_place(kind: DataType, value
 )
 def test_what_a_plain_udf_takes_fits(kind: DataType, value: Any) -> None:
     assert Writer("score", kind).why_not(value) is None
-
-
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        (
-            YearMonthIntervalType(),
-            "year-month intervals do not exist in Python: schema=interval year to month: "
-            "could it be an int, a number of months?",
-        ),
-        (VarcharType(3), "Python has strings of any length only: schema=varchar(3): did you mean string?"),
-        (
-            StructType([StructField("a", ArrayType(CharType(3)))]),
-            "Python has strings of any length only: schema=char(3) column=a: did you mean string?",
-        ),
-        (
-            5,
-            "not a type: schema=5: is it a string such as 'label string, score double', or a type of "
-            "pyspark.sql.types?",
-        ),
-    ],
-    ids=str,
-)
-def test_types_without_a_form_in_python_are_refused(kind: Any, text: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        parse(kind, "schema")
-    assert str(caught.value) == text
 
 
 def test_a_row_is_read_by_attribute_name_and_place() -> None:
