@@ -56,7 +56,7 @@ def map_rows(
         >>> df.transform(tr.map_rows(words, "id long, word string")).collect()
         [Row(id=1, word='so'), Row(id=1, word='it'), Row(id=1, word='goes')]
     """
-    check_function(function, "function", 1)
+    check_function(function, "function", several=False)
     if not isinstance(ordered, bool):
         raise OptionError(f"ordered is neither True nor False: ordered={shorten(ordered)}: did you mix two up?")
     options = check_calls(calls)

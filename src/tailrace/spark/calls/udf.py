@@ -66,7 +66,7 @@ class Udf:
     """A column function. ``tr.udf(…)`` makes one."""
 
     def __init__(self, function: Any, schema: str | DataType, calls: Calls | None) -> None:
-        check_function(function, "function", None)
+        check_function(function, "function", several=True)
         self.func = function
         self._calls = Calls() if calls is None and is_async(function) else calls
         self._name = name_of(function)

@@ -7,7 +7,7 @@ neither null nor cut to fit. Only a ``Decimal`` is rounded, to the scale of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from tailrace.errors import TailraceError, message_of, shorten
-from tailrace.spark.calls.fitting import check_of
+from tailrace.spark.calls.fitting import NOT_AWAITED, check_of
 
 UTC = "UTC"
 
@@ -111,6 +111,8 @@ class Writer:
             if found is not None:
                 return found
         why = " ".join(message_of(error).split()) or type(error).__name__
+        if isinstance(value, Awaitable):
+            why = NOT_AWAITED
         return f"column={column} type={kind.simpleString()} value={shorten(value)}: {shorten(why)[1:-1]}"
 
 

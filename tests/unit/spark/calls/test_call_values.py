@@ -28,6 +28,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
+from tailrace.spark.calls.fitting import NOT_AWAITED
 from tailrace.spark.calls.rows import RowWriter, in_rows, row_maker
 from tailrace.spark.calls.values import Reader, Writer
 
@@ -190,6 +191,27 @@ def test_a_row_that_does_not_fit_is_named(row: Any, text: str) -> None:
     assert found.startswith(text)
     with pytest.raises(Exception, match=r"."):
         writer.batch([(1, "x"), row])
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("kind", [StringType(), LongType(), ID_NAME, ArrayType(StringType())], ids=str)
+def test_a_coroutine_is_no_value(kind: DataType) -> None:
+    """PySpark makes text of anything: a column of names would hold the names of coroutines."""
+    column = Writer("score", kind)
+    assert str(column.why_not(ask())).endswith(NOT_AWAITED)
+    assert str(RowWriter(ID_NAME).why_not(ask())).startswith("row=<coroutine object ask at ")
+    assert str(RowWriter(ID_NAME).why_not(ask())).endswith(NOT_AWAITED)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_a_coroutine_inside_a_result_is_found() -> None:
+    found = Writer("score", ID_NAME).why_not({"id": 1, "name": ask()})
+    assert str(found).startswith("column=score.name type=string value=<coroutine")
+    assert str(RowWriter(ID_NAME).why_not((1, ask()))).startswith("column=name type=string value=<coroutine")
+
+
+async def ask() -> str:
+    return "answer"
 
 
 def test_python_gets_what_a_plain_udf_gets() -> None:

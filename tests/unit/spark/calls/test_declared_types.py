@@ -92,8 +92,11 @@ def parser(monkeypatch: pytest.MonkeyPatch) -> None:
 MAKES: list[Callable[[str], Any]] = [lambda schema: tr.map_rows(score, schema), lambda schema: tr.udf(schema)(score)]
 
 
+MAKES_OF: list[Callable[[Any], Any]] = [lambda function: tr.map_rows(function, "id long"), tr.udf("long")]
+
+
 @pytest.mark.usefixtures("parser")
-@pytest.mark.parametrize(("make", "place"), zip(MAKES, ["map_rows=score schema", "udf=score schema"], strict=True))
+@pytest.mark.parametrize(("make", "place"), [*zip(MAKES, ["map_rows=score schema", "udf=score schema"], strict=True)])
 def test_a_schema_that_makes_no_sense_is_refused_when_the_step_is_made(make: Any, place: str) -> None:
     with pytest.raises(OptionError) as caught:
         make("id lng")
@@ -103,12 +106,24 @@ def test_a_schema_that_makes_no_sense_is_refused_when_the_step_is_made(make: Any
         make("x long, x long")
 
 
-@pytest.mark.parametrize(("make", "place"), zip(MAKES, ["map_rows=score schema", "udf schema"], strict=True))
+@pytest.mark.parametrize(("make", "place"), [*zip(MAKES, ["map_rows=score schema", "udf schema"], strict=True)])
 def test_without_a_session_only_a_schema_of_nothing_is_refused(make: Any, place: str) -> None:
     make("id lng")
     with pytest.raises(OptionError) as caught:
         make("")
     assert str(caught.value) == f"a schema of nothing: {place}='': {WRITTEN}"
+
+
+def test_a_function_of_nothing_is_refused_by_both() -> None:
+    for make in MAKES_OF:
+        with pytest.raises(OptionError) as caught:
+            make(lambda: 1)
+        assert str(caught.value) == (
+            "a function does not take what it will be given: function=lambda arguments=1 signature=(): "
+            "did you mean def f(value)?"
+        )
+    assert tr.udf("long")(lambda a, b: a + b)(1, 2) == 3
+    assert tr.udf("long")(max)(1, 2) == 2
 
 
 def test_one_value_is_no_row() -> None:
