@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
 from tailrace.calls import Calls
+from tailrace.calls.keywords import answers_unknown
+from tailrace.calls.options import OPTIONS
 from tailrace.errors import OptionError, shorten
 from tailrace.spark.calls.bodies import check_function, name_of
 from tailrace.spark.calls.declared import analysis_refused, nullable, parse, parse_early, refuse_types, user_defined
@@ -21,6 +23,7 @@ from tailrace.spark.calls.rows import finished
 from tailrace.topology.body import is_async
 
 
+@answers_unknown("tr.map_rows", OPTIONS)
 def map_rows(
     function: Callable[..., Any],
     schema: str | StructType,

@@ -16,6 +16,8 @@ from pyspark.sql.types import DataType
 from pyspark.sql.utils import is_remote
 
 from tailrace.calls import Calls
+from tailrace.calls.keywords import answers_unknown
+from tailrace.calls.options import OPTIONS
 from tailrace.errors import OptionError, TailraceError, shorten
 from tailrace.runtime.calls.figures import Figures
 from tailrace.spark.calls.bodies import Body, check_function, name_of, parameters_of
@@ -26,6 +28,7 @@ from tailrace.spark.calls.options import check_calls
 from tailrace.topology.body import is_async
 
 
+@answers_unknown("tr.udf", OPTIONS)
 def udf(schema: str | DataType, *, calls: Calls | None = None) -> Callable[[Callable[..., Any]], Udf]:
     """Make a column function of a function, a coroutine function, or a class with a ``process`` method.
 
