@@ -6,7 +6,7 @@ Messages are lower case: the fault, then ``name=value``, then the likely cause a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from os import PathLike, fspath
 from typing import Any
@@ -203,6 +203,27 @@ def refuse_uri(option: str, folder: str | PathLike[str]) -> None:
 
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # a Path has one slash left of two
+
+
+def refuse_doubled(names: Sequence[str], place: str) -> None:
+    """Raise ``OptionError`` for columns that Spark takes for one, as it does not look at the case.
+
+    Args:
+        names: of columns.
+        place: ``name=value`` of where they were given.
+
+    Example:
+        >>> refuse_doubled(["id", "name"], "df=users")
+    """
+    lowered = [name.lower() for name in names]
+    doubled = [name for name in names if lowered.count(name.lower()) > 1]
+    if doubled:
+        raise OptionError(
+            f"names differ in case only, or not at all: {place} columns={','.join(doubled)}: "
+            "could one of them have another name?"
+        )
+
+
 _LONGEST_NAME = 100  # characters of a name that are compared: the comparison takes quadratic time
 
 
@@ -214,6 +235,33 @@ def shorten(value: Any, limit: int = 200) -> str:
         text = repr(value)
     except Exception as error:  # a broken __repr__ must not hide the error being reported
         text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    return cut(text, limit)
+
+
+LONGEST_MESSAGE = 10_000
+"""Characters of an error's message that are kept: a service may answer with megabytes, and each row has its error."""
+
+
+def message_of(error: BaseException) -> str:
+    """``str(error)`` that never raises and never fills a table. Empty if the error has no words of its own.
+
+    Example:
+        >>> message_of(ValueError("no such user"))
+        'no such user'
+    """
+    try:
+        return cut(str(error))
+    except Exception:  # a broken __str__ must not hide the error being reported
+        return ""
+
+
+def cut(text: str, limit: int = LONGEST_MESSAGE) -> str:
+    """The text, or its beginning and how long it was.
+
+    Example:
+        >>> cut("not found", 3)
+        'not… (9 characters)'
+    """
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
 
 
@@ -222,4 +270,4 @@ def headline(error: Exception) -> str:
     if isinstance(error, TaskError):
         *_, cause = error.traceback.strip().splitlines() or [""]
         return f"{cause.strip()} (operator={error.operator} task={error.task})"
-    return next(iter(str(error).splitlines()), type(error).__name__)
+    return next(iter(message_of(error).splitlines()), type(error).__name__)

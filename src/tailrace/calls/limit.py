@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tailrace.calls.keywords import answers_unknown
 from tailrace.errors import OptionError, shorten
 from tailrace.policy.numbers import is_number, is_whole
 
@@ -25,6 +26,7 @@ class Limit:
     tasks: int | None = None
 
 
+@answers_unknown("tr.limit")
 def limit(
     name: str,
     *,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from os import PathLike, fspath
 from typing import Any, Literal, get_args
 
+from tailrace.calls.keywords import answers_unknown
 from tailrace.calls.limit import Limit
 from tailrace.errors import OptionError, did_you_mean, refuse_uri, shorten
 from tailrace.policy.numbers import is_number, is_whole
@@ -120,3 +121,9 @@ class Calls:
         refuse_uri("journal", self.journal)
         if self.journal_key is not None and not (isinstance(self.journal_key, str) and self.journal_key):
             raise OptionError(f"not a column name: journal_key={shorten(self.journal_key)}: is it one name?")
+
+
+OPTIONS = frozenset(field.name for field in fields(Calls))
+"""The names of all options of calls."""
+
+Calls.__init__ = answers_unknown("tr.Calls")(Calls.__init__)  # type: ignore[method-assign]

@@ -6,7 +6,7 @@ import json
 import traceback
 from typing import Any
 
-from tailrace.errors import TailraceError, TaskError, shorten
+from tailrace.errors import LONGEST_MESSAGE, TailraceError, TaskError, cut, shorten
 from tailrace.topology import DeadLetter
 
 CAUGHT = BaseException
@@ -19,9 +19,12 @@ OUR_FOLDERS = tuple(_PACKAGE + folder for folder in ("core", "policy", "runtime"
 
 
 def traceback_of(error: BaseException) -> str:
-    """The traceback without the frames of the engine. Only the message, if there are no other frames."""
+    """The traceback without the frames of the engine. Only the message, if there are no other frames.
+
+    A long message is cut. One whose ``__str__`` raises is replaced by Python's own words for that.
+    """
     shown = traceback.TracebackException.from_exception(error)
-    return "".join(_theirs(shown).format())
+    return "".join(map(_cut, _theirs(shown).format()))
 
 
 def _theirs(shown: traceback.TracebackException) -> traceback.TracebackException:
@@ -64,8 +67,13 @@ def _in_one_line(error: BaseException) -> str:
     """Type and message, and its notes in brackets, such as how many attempts were made."""
     shown = traceback.TracebackException.from_exception(error, limit=0)
     notes, shown.__notes__ = shown.__notes__, None
-    *_, line = shown.format_exception_only()
+    *_, line = map(_cut, shown.format_exception_only())
     return f"{line.strip()} ({'; '.join(map(str, notes))})" if notes else line.strip()
+
+
+def _cut(part: str) -> str:
+    """A part of a traceback, such as the message, which ends with a line break."""
+    return part if len(part) <= LONGEST_MESSAGE else f"{cut(part.rstrip())}\n"
 
 
 def _as_json(value: Any) -> Any:

@@ -182,7 +182,9 @@ MILLION = 1_000_000
 @pytest.mark.soak
 @pytest.mark.timeout(1_200)
 def test_a_million_with_hedging_and_kills(tmp_path: Path) -> None:
-    topology = _hedged_topology(tr.to_parquet(tmp_path, schema="n long", roll_seconds=0.5), tr.from_iterable(range(MILLION)))
+    topology = _hedged_topology(
+        tr.to_parquet(tmp_path, schema="n long", roll_seconds=0.5), tr.from_iterable(range(MILLION))
+    )
     with running(topology, workers=3, max_pending=20_000, tail=tr.Tail(hedge=tr.adaptive_timeout(gate=None))) as run:
         for victim, part in enumerate((0.2, 0.5, 0.8)):
             least = part * MILLION

@@ -172,4 +172,7 @@ def test_columns_in_a_pipeline_and_why_there_are_no_steps(tmp_path: Path) -> Non
         if number * number % factor == 0
     ]
     assert "could it be explode(…) of a tr.udf that returns an array?" in done.stdout
-    assert "Spark parses no types inside the query function of a pipeline: schema='id long': " in done.stdout
+    assert (
+        "Spark parses no types inside the query function of a pipeline: map_rows=mapped schema='id long': "
+        in done.stdout
+    )

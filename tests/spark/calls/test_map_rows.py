@@ -351,8 +351,10 @@ def test_declarations_that_make_no_sense_are_refused(
 @pytest.mark.parametrize(
     ("schema", "on_error", "text"),
     [
-        ("long", "fail", "not columns: schema=bigint: did you mean names and types"),
+        ("long", "fail", "not columns: map_rows=words schema=bigint: did you mean names and types"),
         ("id long, error string", "column", "a column has the name of one that is added: column=error"),
+        ("id lng", "fail", "not a type: map_rows=words schema='id lng' cause='.*\"LNG\"': is it a string such as"),
+        ("id long, ID long", "fail", "names differ in case only, or not at all: map_rows=words schema=struct<id:"),
         ("id long, year interval year", "fail", "year-month intervals do not exist in Python"),
     ],
 )

@@ -232,11 +232,13 @@ def test_a_coroutine_runs_to_its_result_inside_a_running_loop() -> None:
 @pytest.mark.parametrize(
     ("use", "text"),
     [
-        (lambda: tr.udf(5), "not a type: schema=5: is it a string such as"),
+        (lambda: tr.udf(5), "not a type: udf schema=5: is it a string such as"),
         (lambda: tr.udf("long")(5), "not a function: function=5: did you mean a function?"),
         (lambda: tr.udf("long", calls=tr.Calls(on_error="dead_letter")), "did you mean 'column'?"),
         (lambda: halved(F.lit(1), 2), "a column and a plain value: function=halved value=2: did you mean"),
         (lambda: tr.udf("varchar(3)")(len)("id"), "schema=varchar(3): did you mean string?"),
+        (lambda: tr.udf("lng")(len), "not a type: udf=len schema='lng' cause="),
+        (lambda: tr.udf("a long, a long")(len), "names differ in case only, or not at all: udf=len schema=struct<a:"),
         (lambda: classify(F.lit("a"), nothing=F.lit(1)), "arguments do not fit: function=classify: "),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,30 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "technique": (
         lambda: tr.Tail(shared_queue="worker"),  # type: ignore[call-arg]
         "unknown technique: shared_queue=…: did you mean shared_queues=…?",
+    ),
+    "option of calls": (
+        lambda: tr.Calls(max_retries=3),  # type: ignore[call-arg]
+        "unknown option of tr.Calls: max_retries=…: did you mean retries=…?",
+    ),
+    "time limit of calls": (
+        lambda: replace(tr.Calls(), time_out=3),  # type: ignore[call-arg]
+        "unknown option of tr.Calls: time_out=…: did you mean timeout_s=…?",
+    ),
+    "limit": (
+        lambda: tr.limit("api", per_sec=3),  # type: ignore[call-arg]
+        "unknown option of tr.limit: per_sec=…: did you mean per_s=…?",
+    ),
+    "step of a DataFrame": (
+        lambda: tr.map_rows(str, "id long", order=True),  # type: ignore[call-arg]
+        "unknown option of tr.map_rows: order=…: did you mean ordered=…?",
+    ),
+    "option of calls for a step": (
+        lambda: tr.map_rows(str, "id long", concurrency=3),  # type: ignore[call-arg]
+        "unknown option of tr.map_rows: concurrency=…: did you mean calls=tr.Calls(concurrency=…)?",
+    ),
+    "option of calls for a column": (
+        lambda: tr.udf("long", timeout_s=3),  # type: ignore[call-arg]
+        "unknown option of tr.udf: timeout_s=…: did you mean calls=tr.Calls(timeout_s=…)?",
     ),
     "rule": (
         lambda: named_hedge("adaptive_timout"),
@@ -92,6 +117,6 @@ def test_case_does_not_matter() -> None:
     assert did_you_mean("CheckPoint", ["checkpoint"], "{}=…") == "did you mean checkpoint=…?"
 
 
-@pytest.mark.parametrize("name", ["did_you_mean", "refuse_unknown"])
+@pytest.mark.parametrize("name", ["cut", "did_you_mean", "message_of", "refuse_doubled", "refuse_unknown"])
 def test_examples_run(name: str) -> None:
     run_example(name, getattr(errors, name), {name: getattr(errors, name)})

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tailrace.errors import ProtocolError, TailraceError, TaskError
+from tailrace.errors import ProtocolError, TailraceError, TaskError, message_of
 from tailrace.runtime.links.control import ControlConnection, SinkCall, SinkReply
 
 
@@ -32,7 +32,7 @@ class DriverCalls:
             self._orphaned()
         except Exception as error:
             kind = "" if isinstance(error, ProtocolError) else f"{type(error).__name__}: "
-            why = f"rows cannot be sent to the driver: {kind}{error}"
+            why = f"rows cannot be sent to the driver: {kind}{message_of(error)}"
             raise TaskError(operator, task, "(in a commit)", why) from None
         if not waiter[0].wait(self.timeout_s):
             raise TailraceError(f"the driver does not answer: operator={operator} task={task}; is it overloaded?")

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tailrace.errors import message_of, shorten
 from tailrace.runtime.current_task import current_label
 from tailrace.runtime.links.control import LogLine, Logs
 
@@ -75,7 +76,7 @@ class _Handler(logging.Handler):
         try:
             text = self.format(record)[:MAX_CHARACTERS]
         except Exception as error:
-            text = f"a log message could not be formatted: {record.msg!r}: {error}"
+            text = f"a log message could not be formatted: {shorten(record.msg)}: {message_of(error)}"
         self._buffer.add(LogLine(current_label(), record.levelno, record.name, text))
 
 

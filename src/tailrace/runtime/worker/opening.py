@@ -14,7 +14,7 @@ from tailrace.core.failures import told_by
 from tailrace.core.plan.plan import OperatorPlan, Plan
 from tailrace.core.protocol.messages import Position
 from tailrace.core.source_checks import check_reader
-from tailrace.errors import Fenced, NotRepeatable, TailraceError, TaskError
+from tailrace.errors import Fenced, NotRepeatable, TailraceError, TaskError, message_of
 from tailrace.runtime.current_task import running
 from tailrace.runtime.execution.task_loop import TaskLoop
 from tailrace.runtime.worker.task_calls import OpenJournal, OpenLimit, TaskCalls
@@ -184,7 +184,7 @@ class Opener:
             except TailraceError as error:
                 problems.append(f"{label}: {error}")
             except Exception as error:
-                problems.append(f"{label}: close() raised {type(error).__name__}: {error}")
+                problems.append(f"{label}: close() raised {type(error).__name__}: {message_of(error)}")
         running.label = ""
         self._closers.clear()
         return problems

@@ -27,7 +27,7 @@ from tailrace.core.protocol.messages import Alive, Assign, Committed, Drain, Fai
 from tailrace.core.protocol.sightings import Sightings
 from tailrace.core.protocol.worker import CloseLinks, Exit, Life, OpenTasks, Reply, TellTasks, Worker, WorkerCommand
 from tailrace.core.send_order.uplink_budget import UplinkBudget
-from tailrace.errors import Fenced, OptionError, ProtocolError, TailraceError, shorten
+from tailrace.errors import Fenced, OptionError, ProtocolError, TailraceError, message_of, shorten
 from tailrace.policy.send_order.api import SendScheduler
 from tailrace.policy.techniques import NODE, Tail
 from tailrace.ring.segment import sweep, sweep_own
@@ -368,7 +368,7 @@ class WorkerProcess:
         try:
             self._services.tell(Failed(self.worker, self.epoch, error))
         except Exception as why_not:  # it cannot be pickled, or is too large
-            short = f"{type(error).__name__}: {shorten(str(error))}: it cannot be sent as it is: {why_not}"
+            short = f"{type(error).__name__}: {shorten(str(error))}: it cannot be sent as it is: {message_of(why_not)}"
             self._services.tell(Failed(self.worker, self.epoch, TailraceError(short)))
 
     def _leave(self) -> None:

@@ -15,13 +15,13 @@ from tailrace.runtime.worker.opening import Context
 from tailrace.topology.body import is_async, is_factory
 
 
-def check_function(body: Any, what: str, arguments: int | None) -> None:
+def check_function(body: Any, what: str, several: bool) -> None:
     """Refuse what can be seen to fail at the first row.
 
     Args:
         body: the function, or class with a ``process`` method.
         what: the name of the step, for errors.
-        arguments: how many it is called with; None if that is not known yet.
+        several: whether it may take more values than one.
     """
     if not callable(body):
         hint = "the class, so that each task has its own object" if hasattr(body, "process") else "a function"
@@ -43,12 +43,13 @@ def check_function(body: Any, what: str, arguments: int | None) -> None:
                 f"a class is called without arguments, once a task, and wants some: {what}={name_of(body)} "
                 f"signature={signature}: did you mean functools.partial({name_of(body)}, …)?"
             )
-    elif arguments is not None:
-        signature = misfit(body, arguments)
-        if signature is not None:
+    else:
+        signature = misfit(body, 1)
+        wants_more = misfit(body, 0) is not None
+        if signature is not None and not (several and wants_more):
             raise OptionError(
-                f"a function does not take what it will be given: {what}={name_of(body)} arguments={arguments} "
-                f"signature={signature}: did you mean def f({', '.join(['value'] * arguments)})?"
+                f"a function does not take what it will be given: {what}={name_of(body)} arguments=1 "
+                f"signature={signature}: did you mean def f(value)?"
             )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tailrace.errors import TailraceError, shorten
+from tailrace.errors import TailraceError, message_of, shorten
 from tailrace.spark.calls.values import Misfit
 
 
@@ -31,7 +31,7 @@ def failed(
 
 def in_words(error: BaseException) -> str:
     """An error in one line, for a column of errors."""
-    text = " ".join(str(error).split())
+    text = " ".join(message_of(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

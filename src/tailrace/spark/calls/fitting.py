@@ -1,14 +1,14 @@
 """Finds values that PySpark and Arrow would change without a word, before they get them.
 
-Arrow cuts fractions off in a column of integers, PySpark makes null of a ``Decimal("NaN")`` and of a field that a dict
-does not have, and both take a number for a date. A check looks at many values at once, and at those inside them. It is
-made once for a type; most values of a task have types that need no look of their own.
+Arrow cuts fractions off in a column of integers, PySpark makes text of a coroutine and null of a ``Decimal("NaN")`` and
+of a field that a dict does not have, and both take a number for a date. A check looks at many values at once, and at
+those inside them. It is made once for a type; most values of a task have types that need no look of their own.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     DecimalType,
     IntegralType,
     MapType,
+    StringType,
     StructType,
     TimeType,
 )
@@ -31,11 +32,14 @@ Check = Callable[[Sequence[Any]], None]
 """Raises ValueError for the first of the values that would be changed."""
 
 NO_VALUE = type(None)
+NOT_AWAITED = "it was not awaited: did you forget await, or async def?"
 MOMENTS = (DateType, DayTimeIntervalType, TimeType)
 
 
 def check_of(kind: DataType) -> Check | None:
     """The check of a type, or None if no value of it can be changed without a word."""
+    if isinstance(kind, StringType):
+        return _each(_refuse_coroutine, str)
     if isinstance(kind, IntegralType):
         return _each(_refuse_fraction, int)
     if isinstance(kind, DecimalType):
@@ -61,6 +65,11 @@ def _each(check: Callable[[Any], None], *harmless: type) -> Check:
                 check(value)
 
     return check_all
+
+
+def _refuse_coroutine(value: Any) -> None:
+    if isinstance(value, Awaitable):
+        raise ValueError(NOT_AWAITED)
 
 
 def _refuse_fraction(value: Any) -> None:

@@ -10,18 +10,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
 from tailrace.calls import Calls
+from tailrace.calls.keywords import answers_unknown
+from tailrace.calls.options import OPTIONS
 from tailrace.errors import OptionError, shorten
 from tailrace.spark.calls.bodies import check_function, name_of
 from tailrace.spark.calls.caller import step_key
+from tailrace.spark.calls.declared import analysis_refused, nullable, parse, parse_early, refuse_types, user_defined
 from tailrace.spark.calls.driver import is_connect, task_calls
 from tailrace.spark.calls.observed import MARK, marked, observation_name, observe
 from tailrace.spark.calls.options import check_calls, check_journal_key
 from tailrace.spark.calls.row_step import ATTEMPTS, ERROR, CalledRows, PlainRows
 from tailrace.spark.calls.rows import finished
-from tailrace.spark.calls.values import analysis_refused, nullable, parse, parse_early, refuse_types, user_defined
 from tailrace.topology.body import is_async
 
 
+@answers_unknown("tr.map_rows", OPTIONS)
 def map_rows(
     function: Callable[..., Any],
     schema: str | StructType,
@@ -57,17 +60,20 @@ def map_rows(
         >>> df.transform(tr.map_rows(words, "id long, word string")).collect()
         [Row(id=1, word='so'), Row(id=1, word='it'), Row(id=1, word='goes')]
     """
-    check_function(function, "function", 1)
+    check_function(function, "function", several=False)
     if not isinstance(ordered, bool):
         raise OptionError(f"ordered is neither True nor False: ordered={shorten(ordered)}: did you mix two up?")
     options = check_calls(calls)
     if options is None and is_async(function):
         options = Calls()
     name = name_of(function)
-    early = parse_early(schema, "schema")
+    what = f"map_rows={name} schema"
+    early = parse_early(schema, what)
+    if isinstance(early, DataType):
+        _columns(early, what)
 
     def step(df: DataFrame) -> DataFrame:
-        declared = _columns(early)
+        declared = _columns(early, what)
         types = _known_types(df)
         if options is None:
             return _map_in_arrow(df, PlainRows(function, name, declared, types), declared)
@@ -98,11 +104,11 @@ def _map_in_arrow(df: DataFrame, task: Any, schema: StructType) -> DataFrame:
         ) from None
 
 
-def _columns(schema: str | DataType) -> StructType:
-    kind = parse(schema, "schema")
+def _columns(schema: str | DataType, what: str) -> StructType:
+    kind = parse(schema, what)
     if not isinstance(kind, StructType):
         shown = kind.simpleString()
-        raise OptionError(f"not columns: schema={shown}: did you mean names and types, such as 'id long, name string'?")
+        raise OptionError(f"not columns: {what}={shown}: did you mean names and types, such as 'id long, name string'?")
     return kind
 
 

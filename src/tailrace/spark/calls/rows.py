@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from tailrace.errors import shorten
+from tailrace.spark.calls.fitting import NOT_AWAITED
 from tailrace.spark.calls.values import Misfit, Writer
 
 
@@ -131,6 +132,8 @@ class RowWriter:
                     f"columns={','.join(self._names)}"
                 )
             return row
+        if isinstance(row, Awaitable):
+            raise Misfit(f"row={shorten(row)}: {NOT_AWAITED}")
         if not isinstance(row, dict):
             raise Misfit(f"row={shorten(row)} is no row: is it a dict, a tuple, a Row, or a list of them?")
         unknown = [name for name in row if name not in self._names]

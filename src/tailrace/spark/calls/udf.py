@@ -16,17 +16,20 @@ from pyspark.sql.types import DataType
 from pyspark.sql.utils import is_remote
 
 from tailrace.calls import Calls
+from tailrace.calls.keywords import answers_unknown
+from tailrace.calls.options import OPTIONS
 from tailrace.errors import OptionError, TailraceError, shorten
 from tailrace.runtime.calls.figures import Figures
 from tailrace.spark.calls.bodies import Body, check_function, name_of, parameters_of
 from tailrace.spark.calls.caller import step_key
 from tailrace.spark.calls.column_step import CalledColumn, PlainColumn, column_type
+from tailrace.spark.calls.declared import active_session, check_given, parse, parse_early
 from tailrace.spark.calls.driver import task_calls
 from tailrace.spark.calls.options import check_calls
-from tailrace.spark.calls.values import active_session, parse, parse_early
 from tailrace.topology.body import is_async
 
 
+@answers_unknown("tr.udf", OPTIONS)
 def udf(schema: str | DataType, *, calls: Calls | None = None) -> Callable[[Callable[..., Any]], Udf]:
     """Make a column function of a function, a coroutine function, or a class with a ``process`` method.
 
@@ -54,11 +57,11 @@ def udf(schema: str | DataType, *, calls: Calls | None = None) -> Callable[[Call
         >>> df.select("id", classify("text").alias("c")).select("id", "c.value.label", "c.error").collect()
         [Row(id=1, label='short', error=None), Row(id=2, label='long', error=None)]
     """
-    declared = parse_early(schema, "schema")
+    check_given(schema, "udf schema")
     options = check_calls(calls)
 
     def decorate(function: Callable[..., Any]) -> Udf:
-        return Udf(function, declared, options)
+        return Udf(function, schema, options)
 
     return decorate
 
@@ -67,11 +70,12 @@ class Udf:
     """A column function. ``tr.udf(…)`` makes one."""
 
     def __init__(self, function: Any, schema: str | DataType, calls: Calls | None) -> None:
-        check_function(function, "function", None)
+        check_function(function, "function", several=True)
         self.func = function
-        self._schema = schema
         self._calls = Calls() if calls is None and is_async(function) else calls
         self._name = name_of(function)
+        self._what = f"udf={self._name} schema"
+        self._schema = parse_early(schema, self._what)
         self._parameters = parameters_of(function)
         self._made: dict[Any, tuple[Any, Accumulator[Figures] | None]] = {}
         self._check_journal_key()
@@ -130,7 +134,7 @@ class Udf:
     def _make(self, session: SparkSession) -> tuple[Any, Accumulator[Figures] | None]:
         from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
-        kind = parse(self._schema, "schema")
+        kind = parse(self._schema, self._what)
         counted: Accumulator[Figures] | None = None
         step: PlainColumn | CalledColumn
         if self._calls is None:

@@ -7,31 +7,23 @@ neither null nor cut to fit. Only a ``Decimal`` is rounded, to the scale of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    CharType,
     DataType,
     MapType,
     StringType,
-    StructField,
     StructType,
-    UserDefinedType,
-    VarcharType,
-    YearMonthIntervalType,
 )
-from pyspark.sql.utils import is_remote
 
-from tailrace.errors import OptionError, TailraceError, shorten
-from tailrace.spark.calls.fitting import check_of
+from tailrace.errors import TailraceError, message_of, shorten
+from tailrace.spark.calls.fitting import NOT_AWAITED, check_of
 
 UTC = "UTC"
 
@@ -118,7 +110,9 @@ class Writer:
             found = Writer(f"{column}{name}", inner).why_not(part)
             if found is not None:
                 return found
-        why = " ".join(str(error).split()) or type(error).__name__
+        why = " ".join(message_of(error).split()) or type(error).__name__
+        if isinstance(value, Awaitable):
+            why = NOT_AWAITED
         return f"column={column} type={kind.simpleString()} value={shorten(value)}: {shorten(why)[1:-1]}"
 
 
@@ -137,101 +131,3 @@ def _parts(kind: DataType, value: Any) -> list[tuple[str, DataType, Any]]:
         fields = value if isinstance(value, dict) else getattr(value, "__dict__", {})
         return [(f".{field.name}", field.dataType, fields[field.name]) for field in kind if field.name in fields]
     return []
-
-
-# -- declared types
-
-
-def parse(declared: str | DataType, what: str) -> DataType:
-    """The type that was declared, as DDL or as a type of PySpark. Raises OptionError if results cannot have it."""
-    if isinstance(declared, str):
-        kind = _from_ddl(declared, what)
-    elif isinstance(declared, DataType):
-        kind = declared
-    else:
-        raise OptionError(
-            f"not a type: {what}={shorten(declared)}: is it a string such as 'label string, score double', "
-            "or a type of pyspark.sql.types?"
-        )
-    refuse_types(kind, what)
-    return kind
-
-
-def parse_early(declared: str | DataType, what: str) -> str | DataType:
-    """The type that was declared, parsed if there is a session that can parse it already.
-
-    Inside the query function of a pipeline Spark parses nothing, so a declaration in front of it is parsed there.
-    """
-    if not isinstance(declared, str):
-        return parse(declared, what)
-    if active_session() is None:
-        return declared
-    try:
-        return parse(declared, what)
-    except PySparkException:
-        return declared  # Spark says why when it is used
-
-
-def _from_ddl(ddl: str, what: str) -> DataType:
-    try:
-        return DataType.fromDDL(ddl)
-    except PySparkException as error:
-        if not analysis_refused(error):
-            raise
-        raise OptionError(
-            f"Spark parses no types inside the query function of a pipeline: {what}={shorten(ddl)}: "
-            "could the step be made in front of it, or its schema be a StructType?"
-        ) from None
-
-
-def analysis_refused(error: PySparkException) -> bool:
-    """Whether Spark refused to answer because it was asked inside the query function of a pipeline."""
-    return "ATTEMPT_ANALYSIS_IN_PIPELINE" in str(error)
-
-
-def active_session() -> SparkSession | None:
-    """The session, classic or of Spark Connect, that columns are made in."""
-    if is_remote():
-        from pyspark.sql.connect.session import SparkSession as Remote
-
-        return Remote.getActiveSession()  # type: ignore[return-value]
-    return SparkSession.getActiveSession()
-
-
-def refuse_types(kind: DataType, what: str, column: str = "") -> None:
-    """Raise OptionError if a type has no form in Python, as it has none in a plain UDF."""
-    where = f"{what}={kind.simpleString()}" + (f" column={column}" if column else "")
-    if isinstance(kind, YearMonthIntervalType):
-        raise OptionError(
-            f"year-month intervals do not exist in Python: {where}: could it be an int, a number of months?"
-        )
-    if isinstance(kind, CharType | VarcharType):
-        raise OptionError(f"Python has strings of any length only: {where}: did you mean string?")
-    if isinstance(kind, ArrayType):
-        refuse_types(kind.elementType, what, column)
-    elif isinstance(kind, MapType):
-        refuse_types(kind.keyType, what, column)
-        refuse_types(kind.valueType, what, column)
-    elif isinstance(kind, StructType):
-        for field in kind:
-            refuse_types(field.dataType, what, f"{column}.{field.name}".lstrip("."))
-
-
-def user_defined(schema: StructType) -> list[DataType | None]:
-    """The columns whose type Arrow does not tell, because it has a user-defined type in it."""
-    return [field.dataType if _has_user_defined(field.dataType) else None for field in schema]
-
-
-def _has_user_defined(kind: DataType) -> bool:
-    if isinstance(kind, StructType):
-        return any(_has_user_defined(field.dataType) for field in kind)
-    if isinstance(kind, ArrayType):
-        return _has_user_defined(kind.elementType)
-    if isinstance(kind, MapType):
-        return _has_user_defined(kind.keyType) or _has_user_defined(kind.valueType)
-    return isinstance(kind, UserDefinedType)
-
-
-def nullable(schema: StructType) -> StructType:
-    """The schema with columns that may be null, for rows that stand for a failed call."""
-    return StructType([StructField(field.name, field.dataType, True) for field in schema])

@@ -19,7 +19,7 @@ from tailrace.connector import FileSink
 from tailrace.errors import OptionError, TailraceError, shorten
 from tailrace.runtime.connectors.commits.disk import make_directory
 from tailrace.runtime.connectors.commits.files import absolute
-from tailrace.spark.calls.values import active_session
+from tailrace.spark.calls.declared import active_session
 from tailrace.spark.connectors.table_schema import table_schema
 from tailrace.spark.shared_folder import path_to_read
 

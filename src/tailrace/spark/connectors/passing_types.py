@@ -7,7 +7,7 @@ What has no such form is refused by name, before anything runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -40,7 +40,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from tailrace.errors import OptionError
+from tailrace.errors import OptionError, refuse_doubled
 from tailrace.spark.connectors.data_options import as_arrow
 from tailrace.spark.connectors.staged_rows import RowReader
 
@@ -145,17 +145,7 @@ def _check_names(schema: StructType, what: str, path: str) -> None:
     inside = f" column={path}" if path else ""
     if not schema.fields:
         raise OptionError(f"files need columns: {what}{inside} columns=0: did you forget to select some?")
-    doubled = _doubled(schema.names)
-    if doubled:
-        raise OptionError(
-            f"names differ in case only, or not at all: {what}{inside} columns={','.join(doubled)}: "
-            "could one of them have another name?"
-        )
-
-
-def _doubled(names: Sequence[str]) -> list[str]:
-    lowered = [name.lower() for name in names]
-    return [name for name in names if lowered.count(name.lower()) > 1]
+    refuse_doubled(schema.names, f"{what}{inside}")
 
 
 def _columns(schema: StructType, outer: str = "") -> Iterator[tuple[str, DataType]]:

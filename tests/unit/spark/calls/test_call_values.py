@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    CharType,
     DataType,
     DateType,
     DayTimeIntervalType,
@@ -27,13 +26,11 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampNTZType,
-    VarcharType,
-    YearMonthIntervalType,
 )
 
-from tailrace.errors import OptionError
+from tailrace.spark.calls.fitting import NOT_AWAITED
 from tailrace.spark.calls.rows import RowWriter, in_rows, row_maker
-from tailrace.spark.calls.values import Reader, Writer, parse
+from tailrace.spark.calls.values import Reader, Writer
 
 POINT = StructType([StructField("x", DoubleType()), StructField("tags", ArrayType(LongType()))])
 ID_NAME = StructType([StructField("id", LongType()), StructField("name", StringType())])
@@ -124,33 +121,6 @@ def test_what_a_plain_udf_takes_fits(kind: DataType, value: Any) -> None:
     assert Writer("score", kind).why_not(value) is None
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        (
-            YearMonthIntervalType(),
-            "year-month intervals do not exist in Python: schema=interval year to month: "
-            "could it be an int, a number of months?",
-        ),
-        (VarcharType(3), "Python has strings of any length only: schema=varchar(3): did you mean string?"),
-        (
-            StructType([StructField("a", ArrayType(CharType(3)))]),
-            "Python has strings of any length only: schema=char(3) column=a: did you mean string?",
-        ),
-        (
-            5,
-            "not a type: schema=5: is it a string such as 'label string, score double', or a type of "
-            "pyspark.sql.types?",
-        ),
-    ],
-    ids=str,
-)
-def test_types_without_a_form_in_python_are_refused(kind: Any, text: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        parse(kind, "schema")
-    assert str(caught.value) == text
-
-
 def test_a_row_is_read_by_attribute_name_and_place() -> None:
     row = row_maker(["id", "class", "a b", "id", "count"])([1, "x", 2.5, 3, 9])
     assert (row.id, row.count, row["class"], row["a b"], row[0], row[-1]) == (1, 9, "x", 2.5, 1, 9)
@@ -221,6 +191,27 @@ def test_a_row_that_does_not_fit_is_named(row: Any, text: str) -> None:
     assert found.startswith(text)
     with pytest.raises(Exception, match=r"."):
         writer.batch([(1, "x"), row])
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("kind", [StringType(), LongType(), ID_NAME, ArrayType(StringType())], ids=str)
+def test_a_coroutine_is_no_value(kind: DataType) -> None:
+    """PySpark makes text of anything: a column of names would hold the names of coroutines."""
+    column = Writer("score", kind)
+    assert str(column.why_not(ask())).endswith(NOT_AWAITED)
+    assert str(RowWriter(ID_NAME).why_not(ask())).startswith("row=<coroutine object ask at ")
+    assert str(RowWriter(ID_NAME).why_not(ask())).endswith(NOT_AWAITED)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_a_coroutine_inside_a_result_is_found() -> None:
+    found = Writer("score", ID_NAME).why_not({"id": 1, "name": ask()})
+    assert str(found).startswith("column=score.name type=string value=<coroutine")
+    assert str(RowWriter(ID_NAME).why_not((1, ask()))).startswith("column=name type=string value=<coroutine")
+
+
+async def ask() -> str:
+    return "answer"
 
 
 def test_python_gets_what_a_plain_udf_gets() -> None:
