@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"bench", "reproduce"},
     "__main__": {"cli"},
 }
-USES_SPARK = {"bench/dataframe/window.py", "reproduce/sweep.py"}
+USES_SPARK = {"bench/dataframe/window.py", "bench/hosts/driver.py", "reproduce/sweep.py"}
 
 
 def imported(path: Path) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from itertools import accumulate
 from typing import Any
 
@@ -19,6 +20,13 @@ def render_summary(progress: dict[str, Any]) -> str:
     return "\n\n".join("\n".join(section) for section in sections if section)
 
 
+def _workers(workers: list[dict[str, Any]]) -> str:
+    """How many there are, and where, if they are on several hosts."""
+    there = Counter(worker["host"] for worker in workers if worker["host"])
+    places = ", ".join(f"{there[host]} on {host}" for host in sorted(there))
+    return f"{len(workers)} ({places})" if len(there) > 1 else str(len(workers))
+
+
 def _totals(progress: dict[str, Any]) -> list[str]:
     latency = progress["latencyMs"]
     durable = latency["durable"]
@@ -31,7 +39,7 @@ def _totals(progress: dict[str, Any]) -> list[str]:
         f"  roots     {roots}, {text.count(progress['pending'])} pending, {text.rate(mean_rate)}",
         f"  complete  {latency_words(latency['complete'])}",
         *([f"  durable   {latency_words(durable)}"] if durable["count"] else []),
-        f"  workers   {len(progress['workers'])}, {text.elapsed(cpu_s * 1e3)} of CPU time",
+        f"  workers   {_workers(progress['workers'])}, {text.elapsed(cpu_s * 1e3)} of CPU time",
         *(f"  replay    {words}" for words in replay_words(progress)),
         *(f"  edge      {words}" for words in edge_words(progress)),
         "  trouble   " + f"\n{'':12}".join(troubles(progress) or ["none"]),

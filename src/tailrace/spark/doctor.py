@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -139,7 +140,20 @@ def examine(spark: SparkSession) -> Diagnosis:
     checks.append(Finding(*describe_encryption(settings, master, conf)))
     if len(executors) < (wanted or 1):
         checks.append(Finding(False, "executors", _too_few(len(executors), wanted)))
+    checks += _hosts(executors)
     return Diagnosis(checks, executors)
+
+
+def _hosts(executors: Sequence[Examined]) -> list[Finding]:
+    """How workers will be spread, if there are several hosts."""
+    slots = Counter[str]()
+    for executor in executors:
+        if not executor.problems:
+            slots[executor.probed.executor.host] += executor.probed.executor.slots
+    if len(slots) < 2:
+        return []
+    there = ", ".join(f"{slots[host]} on {host}" for host in sorted(slots))
+    return [Finding(True, "hosts", f"slots: {there}; workers are spread evenly over them")]
 
 
 def _slots(total: int | None, held: int) -> Finding:

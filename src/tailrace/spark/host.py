@@ -25,6 +25,7 @@ from tailrace.runtime.links.control import Bootstrap, ControlConnection
 from tailrace.spark.interrupts import protect, unprotect
 from tailrace.spark.jobs import Jobs
 from tailrace.spark.slots import HELD
+from tailrace.spark.spreading import Spreading, one_row
 from tailrace.spark.task import SCHEMA, entry
 from tailrace.version import VERSION
 
@@ -51,6 +52,7 @@ class SparkHost:
         self._context = spark.sparkContext
         self._application = self._context.applicationId
         self._jobs = Jobs(self._context, run)
+        self._spreading = Spreading(self._context, self._jobs.group)
         self._name = name
         self._slots = slots
         self._threads: dict[tuple[int, int], threading.Thread] = {}
@@ -86,7 +88,8 @@ class SparkHost:
         description = f"tailrace {self._name}: worker {bootstrap.worker}"
         self._jobs.begin(bootstrap.worker, bootstrap.epoch, description)
         function: Any = entry(bootstrap, [str(folder) for folder in sys.path if folder], VERSION)
-        (row,) = self._spark.range(0, 1, 1, 1).mapInArrow(function, SCHEMA).collect()
+        host = self._spreading.choose(bootstrap.worker, bootstrap.epoch)
+        (row,) = one_row(self._spark, host).mapInArrow(function, SCHEMA).collect()
         why: str | None = row.why
         return why
 
@@ -99,10 +102,12 @@ class SparkHost:
     def _is_stopped(self, why: str) -> bool:
         return self._context._jsc is None or "SparkContext was shut down" in why or "stopped SparkContext" in why
 
-    def abandon(self, worker: int, epoch: int) -> None:
+    def abandon(self, worker: int, epoch: int, silent: bool = False) -> None:
         """Cancel the job at once: its task holds a slot, perhaps the one that its successor needs."""
         with self._lock:
             known = (worker, epoch) in self._threads
+        if silent:
+            self._spreading.avoid(worker)
         if known:
             self._jobs.cancel(worker, epoch)
 

@@ -50,6 +50,8 @@ class Executor:
     id: str
     host: str
     slots: int
+    busy: int = 0  # slots with a task
+    since_ms: int = 0  # when it registered, by the driver's clock
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ class Task:
     id: int
     executor: str
     error: str
+    host: str = ""
 
 
 class StatusStore:
@@ -150,7 +153,8 @@ class StatusStore:
         for entry in _each(self._store.executorList(True)):
             if entry.maxTasks() > 0 or entry.id() != LOCAL:
                 host = re.sub(r":\d+$", "", str(entry.hostPort()))
-                found[str(entry.id())] = Executor(str(entry.id()), host, int(entry.maxTasks()))
+                facts = int(entry.maxTasks()), int(entry.activeTasks()), int(entry.addTime().getTime())
+                found[str(entry.id())] = Executor(str(entry.id()), host, *facts)
         return found
 
     def tasks(self, group: str) -> list[Task]:
@@ -162,7 +166,7 @@ class StatusStore:
 
 def _task(entry: Any) -> Task:
     error = str(entry.errorMessage().get()) if entry.status() == "FAILED" else ""
-    return Task(int(entry.taskId()), str(entry.executorId()), error)
+    return Task(int(entry.taskId()), str(entry.executorId()), error, str(entry.host()))
 
 
 def _each(sequence: Any) -> Iterator[Any]:

@@ -409,6 +409,13 @@ idle after 0.0 s: failed
 """
 
 
+def test_a_summary_says_where_workers_are_if_not_all_are_on_one_host() -> None:
+    progress = run_in_its_second_interval(trouble=False)
+    (one,) = progress["workers"]
+    progress["workers"] = [one, {**one, "host": "node-b"}, {**one, "host": "node-b"}, {**one, "host": None}]
+    assert "  workers   4 (1 on node-a, 2 on node-b), 2 min 40 s of CPU time\n" in render_summary(progress)
+
+
 def test_a_failed_run_says_with_what() -> None:
     progress = {**run_in_its_second_interval(trouble=True), "status": "failed", "error": "ValueError: no fifty"}
     assert " | failed: ValueError: no fifty | state lost: " in plain_line(progress)

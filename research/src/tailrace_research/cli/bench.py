@@ -239,6 +239,37 @@ def dataframe(
             click.echo(f"drawn: {path}")
 
 
+@bench.command()
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures here."
+)
+@click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--rate", type=click.FloatRange(min=10), default=300.0, show_default=True, help="Roots a second.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Of a busy machine on which workers stop now and then; 0: not at all.",
+)
+def hosts(json_file: Path | None, repeats: int, rate: float, minutes: float) -> None:
+    """For how long nothing is completed when a host, an executor or a process is lost.
+
+    \b
+      tailrace bench hosts --json figures.json
+      tailrace bench hosts --minutes 0    only the losses
+
+    Hosts are network namespaces of this machine: it takes root and iproute2.
+    """
+    check_folder_of(json_file)
+    from tailrace_research.bench.hosts.run import HostsSizes, render_table, run_hosts_benchmark
+
+    with errors_for_people():
+        result = run_hosts_benchmark(HostsSizes(repeats, rate, minutes), partial(click.echo, err=True))
+    click.echo(f"\n{render_table(result)}")
+    write_figures(json_file, result)
+
+
 def _check_one_machine(master: str | None) -> None:
     from tailrace.spark.slots import is_local
 

@@ -35,8 +35,9 @@ class Host(Protocol):
 
     def start(self, bootstrap: Bootstrap, exited: Exited) -> None: ...
 
-    def abandon(self, worker: int, epoch: int) -> None:
-        """The coordinator has replaced this process. Give it time to notice, then end it."""
+    def abandon(self, worker: int, epoch: int, silent: bool = False) -> None:
+        """The coordinator has replaced this process. Give it time to notice, then end it. ``silent``: nothing was heard
+        of it, so that where it is may be cut off."""
         ...
 
     def close(self) -> None: ...
@@ -84,7 +85,7 @@ class SubprocessHost:
             self._processes.pop((bootstrap.worker, bootstrap.epoch), None)
         exited(bootstrap.worker, bootstrap.epoch, f"killed by signal {-code}" if code < 0 else f"exit code {code}")
 
-    def abandon(self, worker: int, epoch: int) -> None:
+    def abandon(self, worker: int, epoch: int, silent: bool = False) -> None:
         with self._lock:
             process = self._processes.get((worker, epoch))
         if process is not None:

@@ -31,6 +31,7 @@ from tailrace.core.protocol.messages import (
     Send,
     StartWorker,
 )
+from tailrace.core.protocol.worker_deaths import SILENCE, TOO_LATE
 from tailrace.errors import Fenced, TailraceError
 from tailrace.policy.techniques import Tail
 from tailrace.runtime.calls.limit_server import limit_address
@@ -331,7 +332,7 @@ class CoordinatorServer:
         if self._core.phase in (core.Phase.STARTING, core.Phase.RUNNING):
             self._display.warn(f"worker {command.worker} is gone: {command.why}; it is started again")
         self._status.abandoned(command.worker)
-        self._host.abandon(command.worker, command.epoch)
+        self._host.abandon(command.worker, command.epoch, silent=command.why.startswith((SILENCE, TOO_LATE)))
 
     def _finish(self, error: Exception | None) -> None:
         self.error = error

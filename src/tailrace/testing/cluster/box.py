@@ -131,6 +131,8 @@ class Box:
             "spark.driver.bindAddress": self.driver.address,
             "spark.driver.memory": "512m",
             "spark.driver.extraJavaOptions": SMALL_JVM,
+            "spark.cores.max": str(self._cores * len(self.hosts)),
+            "spark.executor.cores": str(self._cores),
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": SMALL_JVM,
             "spark.ui.enabled": "false",
