@@ -79,7 +79,7 @@ spark.stop()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("master", ["local", "local-cluster[2,2,1024]"])
+@pytest.mark.parametrize("master", ["local", pytest.param("local-cluster[2,2,1024]", marks=pytest.mark.soak)])
 def test_the_rows_are_those_of_map_in_pandas(mark: str, tmp_path: Path, master: str) -> None:
     """In each of its lives the driver loses a worker, or an executor with all workers there. Then it is killed too."""
     home = tmp_path / "home"

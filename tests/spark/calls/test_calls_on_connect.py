@@ -15,7 +15,7 @@ from kit.spark import SPARK_HOME
 pytestmark = pytest.mark.skipif(find_spec("grpc") is None, reason="pip install 'pyspark[connect]'")
 
 CLIENT = """
-import asyncio
+import asyncio, os
 from pyspark.sql import Observation, SparkSession
 import tailrace as tr
 
@@ -51,7 +51,8 @@ print("table", sorted(row.n for row in run.table().collect()))
 stream = tr.read_stream(spark, sink, clean=True).writeStream.format("memory").queryName("stream")
 stream.trigger(availableNow=True).start().awaitTermination()
 print("stream", sorted(row.n for row in spark.table("stream").collect()))
-unknown = tr.map_rows(enrich, "id long, word string", calls=tr.Calls(journal="journal", journal_key="idd"))
+kept = tr.Calls(journal=os.path.abspath("journal"), journal_key="idd")
+unknown = tr.map_rows(enrich, "id long, word string", calls=kept)
 try:
     df.transform(unknown).collect()
 except Exception as error:
