@@ -1,4 +1,4 @@
-"""What is done to a run: a host cut off, an executor or a process killed, a busy machine with workers that stop."""
+"""Disturbances of a run: a host cut off, an executor or a process killed, a busy machine with workers that stop."""
 
 from __future__ import annotations
 
