@@ -21,7 +21,7 @@ AFTER_S = 10.0
 """How long a run goes on after that, so that what it does then is seen as well."""
 
 STOPPED_SHARE = 0.6
-"""Of the silence after which a worker counts as dead: for how long it is stopped at most."""
+"""For how long a worker is stopped at most, as a share of the silence after which it counts as dead."""
 
 BETWEEN_S = 1.0
 
@@ -96,7 +96,7 @@ def _stop_for(pid: int, seconds: float) -> None:
 
 @contextmanager
 def compressors(count: int) -> Iterator[None]:
-    """So many processes that compress all the time."""
+    """Processes that compress all the time."""
     processes = [subprocess.Popen([sys.executable, "-c", COMPRESSOR]) for _ in range(count)]
     try:
         yield

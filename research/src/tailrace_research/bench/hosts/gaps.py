@@ -20,7 +20,7 @@ class Stamp:
 
 
 def read_stamps(folder: Path) -> list[Stamp]:
-    """What all processes have written there. A line that a kill has cut short is left out."""
+    """Everything that all processes have written there. A line that a kill has cut short is left out."""
     found = []
     for path in sorted(folder.glob("*.stamps")):
         *lines, _ = path.read_text().split("\n")

@@ -66,7 +66,7 @@ class Subject:
 
     @property
     def restarts(self) -> int:
-        """Of all workers."""
+        """How often workers were started again, all together."""
         return sum(self._said["restarts"])
 
     def check(self) -> None:
