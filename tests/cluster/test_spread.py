@@ -10,8 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from kit.boxed import Job
 
+from kit.network.boxed import Job
 from tailrace.testing.cluster import Box
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(700)]
