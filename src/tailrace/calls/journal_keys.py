@@ -1,4 +1,4 @@
-"""What identifies a call in a journal: a digest of everything that makes two calls the same one.
+"""The key of a call in a journal: a digest of everything that makes two calls the same one.
 
 Equal values have equal digests, in every process and under every PYTHONHASHSEED: ``1``, ``1.0`` and ``Decimal("1.00")``
 are one value, a dict has no order, and an aware time counts by its instant. Values that differ have different digests,

@@ -27,7 +27,7 @@ NOWHERE = Place(0, -1)
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands before a result."""
+    """The head of a result."""
 
     key: bytes
     place: Place

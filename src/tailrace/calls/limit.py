@@ -1,4 +1,4 @@
-"""What a user declares as a limit. It is a value: workers and tasks find the limit itself on the driver, by name."""
+"""A limit as a user declares it. It is a value: workers and tasks find the limit itself on the driver, by name."""
 
 from __future__ import annotations
 

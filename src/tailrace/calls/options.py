@@ -13,7 +13,7 @@ from tailrace.errors import OptionError, did_you_mean, refuse_uri, shorten
 from tailrace.policy.numbers import is_number, is_whole
 
 CallErrorAction = Literal["fail", "skip", "dead_letter", "column"]
-"""What happens when a call has failed for good."""
+"""The fate of a tuple or row whose call has failed for good."""
 
 RetryOn = type[BaseException] | tuple[type[BaseException], ...] | Callable[[BaseException], bool]
 

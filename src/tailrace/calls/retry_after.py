@@ -1,4 +1,4 @@
-"""What a function raises when a service asks it to come back later."""
+"""The exception that a function raises when a service asks it to come back later."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def options_of(conf: Mapping[str, str], options: Mapping[str, Any]) -> dict[str,
 
 
 def settings_of(master: str, conf: Mapping[str, str], options: Mapping[str, Any]) -> RunSettings:
-    """What was asked for, in the configuration or as arguments, checked."""
+    """The options asked for, in the configuration or as arguments, checked."""
     return with_encryption(RunSettings.of(options_of(conf, options)), master, conf)
 
 

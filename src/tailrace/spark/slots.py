@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tailrace.errors import OptionError
 
 UNLIMITED = (1 << 31) - 1
-"""What Spark says of a number that has no limit."""
+"""The value that Spark gives for a number that has no limit."""
 
 _LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")

@@ -22,7 +22,7 @@ SETTLED_MS = 1_000
 """A session whose last executor registered less than this ago may get more of them: they start at the same time."""
 
 MISSING_MS = 10_000
-"""The same, while there are fewer than the session has asked for."""
+"""How long to wait for another executor while there are fewer than the session has asked for."""
 
 WAIT_S = 30.0
 """For executors, at most. A session may have none, and a run that waits for its workers says so."""

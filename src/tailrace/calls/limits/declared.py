@@ -28,7 +28,7 @@ def check_alike(first: Limit, second: Limit) -> None:
 
 
 def divided(limit: Limit, tasks: int) -> Limit:
-    """What one of so many tasks may use if they cannot share the limit."""
+    """The part that one of so many tasks may use if they cannot share the limit."""
     per_s = None if limit.per_s is None else limit.per_s / tasks
     per_minute = None if limit.per_minute is None else limit.per_minute / tasks
     concurrency = None if limit.concurrency is None else max(1, limit.concurrency // tasks)

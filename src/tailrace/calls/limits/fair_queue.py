@@ -1,4 +1,4 @@
-"""What clients have asked for, in an order that is fair among them."""
+"""The requests of clients, in an order that is fair among them."""
 
 from __future__ import annotations
 

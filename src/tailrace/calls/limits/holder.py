@@ -206,7 +206,7 @@ class Holder:
         return bool(waits or self._excess or self._throttled or self._spare)
 
     def request(self, now_ns: int) -> Request | None:
-        """What to ask the driver for now, or None."""
+        """The request to send to the driver now, or None."""
         self._drop_lapsed(now_ns)
         unneeded, permits = self._permits_to_move()
         returned = unneeded + self._excess

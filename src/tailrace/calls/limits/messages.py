@@ -1,4 +1,4 @@
-"""What a client and the driver tell each other about one limit. All numbers but those of state are differences."""
+"""Messages between a client and the driver about one limit. All numbers but those of state are differences."""
 
 from __future__ import annotations
 

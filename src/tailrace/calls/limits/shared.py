@@ -24,7 +24,7 @@ DEPTH_S = 0.025
 """How long units of ``per_s`` are saved up: long enough for a driver that is held up by its other threads."""
 
 DEPTH_OF_MINUTE_S = 1.0
-"""The same for units of ``per_minute``."""
+"""How long units of ``per_minute`` are saved up."""
 
 ADVANCE = 0.015
 """The part of a second's, or a minute's, units that all clients together may use before they ask."""
@@ -41,7 +41,7 @@ RAISE_NS = 500 * MILLISECOND_NS
 
 @dataclass(slots=True)
 class _Told:
-    """What a client was last told about the state of the limit."""
+    """The last news that a client had of the state of the limit."""
 
     share: int = -1  # nothing yet
     advance: float = 0.0

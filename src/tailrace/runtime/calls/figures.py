@@ -1,4 +1,4 @@
-"""What the calls of one task came to, in numbers."""
+"""Figures of the calls of one task."""
 
 from __future__ import annotations
 

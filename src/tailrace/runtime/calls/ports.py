@@ -1,4 +1,4 @@
-"""What a caller needs of a limit and of a journal."""
+"""Protocols: the needs that a caller has of a limit and of a journal."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ MOST_LEFT = 500
 next task, and ends with it."""
 
 Answer = tuple[Any, BaseException | None]
-"""What a function returned, or what it raised."""
+"""The value that a function returned, or the error that it raised."""
 
 
 @dataclass(slots=True, eq=False)

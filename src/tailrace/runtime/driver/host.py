@@ -20,7 +20,8 @@ ZOMBIE_S = 30.0
 """How long a process that was declared dead may take to notice and exit, before it is killed."""
 
 PORT_S = 1.0
-"""The same where ports are given, because the process that takes its place may wait for the port that it has."""
+"""How long such a process may live where ports are given, because the process that takes its place
+may wait for the port that it has."""
 
 Exited = Callable[[int, int, str], None]
 """Called with (worker, epoch, reason) when a worker's process is gone."""

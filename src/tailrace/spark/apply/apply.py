@@ -125,7 +125,7 @@ def settings_for(session: Any, topology: Topology, options: Mapping[str, Any]) -
 
 
 class Start(NamedTuple):
-    """What is decided before rows are staged: where the driver listens, and the grouping where none was chosen."""
+    """Decisions made before rows are staged: where the driver listens, and the grouping where none was chosen."""
 
     place: Place
     by_load: Grouping | None

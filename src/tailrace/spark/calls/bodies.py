@@ -54,14 +54,14 @@ def check_function(body: Any, what: str, several: bool) -> None:
 
 
 def name_of(body: Any) -> str:
-    """What a function is called, without the place where it was defined."""
+    """The name of a function, without the place where it was defined."""
     while hasattr(body, "func"):
         body = body.func
     return str(getattr(body, "__name__", type(body).__name__)).strip("<>")
 
 
 def qualified_name_of(body: Any) -> str:
-    """What a function is called, with the module and the place where it was defined."""
+    """The name of a function, with the module and the place where it was defined."""
     while hasattr(body, "func"):
         body = body.func
     named = body if hasattr(body, "__name__") else type(body)

@@ -77,7 +77,7 @@ class TaskCalls:
     def key_of(
         self, getter: Callable[[str], Callable[[tuple[Any, ...]], Any]]
     ) -> Callable[[tuple[Any, ...]], bytes | None] | None:
-        """What identifies a call in the journal. ``getter`` says how the column that was named is read.
+        """A function that gives a call's key in the journal. ``getter`` says how the column that was named is read.
 
         Null identifies nothing: rows without a key would share one answer.
         """
@@ -126,7 +126,7 @@ def say(line: str) -> None:
 
 
 def step_key(form: str, body: Any, schema: DataType, options: Calls) -> bytes:
-    """What tells the results of a step in a journal from those of another, which may have the same folder.
+    """The part of a key that tells the results of a step from those of another, which may have the same folder.
 
     Whatever a result could be mistaken in counts: the function's name, the declared schema, the column that identifies
     a call. The function's code does not: a journal is there to be found again after the program was edited.
@@ -141,7 +141,7 @@ def step_key(form: str, body: Any, schema: DataType, options: Calls) -> bytes:
 
 
 def owner_of(name: str) -> str:
-    """What a journal's folder says about whose it is."""
+    """The owner that a journal's folder names."""
     return f"function {name}"
 
 

@@ -1,4 +1,4 @@
-"""What a column of ``tr.udf`` does in a task: arguments in, one value a row out, in order."""
+"""A column of ``tr.udf`` in a task: arguments in, one value a row out, in order."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from pyspark.sql.utils import is_remote
 from tailrace.errors import OptionError, message_of, refuse_doubled, shorten
 
 FAULTS = (ParseException, AnalysisException, ArithmeticException)
-"""What Spark raises for text that describes no type. Others are faults of the session."""
+"""The errors that Spark raises for text that describes no type. Others are faults of the session."""
 
 WRITTEN = "is it a string such as 'label string, score double', or a type of pyspark.sql.types?"
 
@@ -80,7 +80,7 @@ def _from_ddl(ddl: str, what: str) -> DataType:
 
 
 def _cause(error: PySparkException) -> str:
-    """What Spark says in its first line, without codes for machines."""
+    """The first line of what Spark says, without codes for machines."""
     said = message_of(error).strip().partition("\n")[0]
     return shorten(re.sub(r"\.? SQLSTATE: .*", "", said))
 

@@ -1,4 +1,4 @@
-"""What the driver prepares for the tasks of a step: where they find the limit and the journal."""
+"""Preparations of the driver for the tasks of a step: where they find the limit and the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``map_rows`` does in a task: rows in, calls or plain function calls, rows out."""
+"""``map_rows`` in a task: rows in, calls or plain function calls, rows out."""
 
 from __future__ import annotations
 

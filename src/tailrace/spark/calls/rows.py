@@ -18,7 +18,7 @@ from tailrace.spark.calls.values import Misfit, Writer
 
 
 class InputRow(tuple):  # type: ignore[type-arg]
-    """What the rows of all schemas share. A class for one schema is also a named tuple."""
+    """The base of the rows of all schemas. A class for one schema is also a named tuple."""
 
     __slots__ = ()
     __fields__: tuple[str, ...] = ()  # as PySpark's Row calls the names
@@ -76,7 +76,7 @@ def in_rows(result: Any) -> Sequence[Any]:
 
 
 def finished(result: Any) -> Any:
-    """What a call has returned, without iterators: they can be neither kept nor read twice."""
+    """The result of a call, without iterators: they can be neither kept nor read twice."""
     return list(result) if isinstance(result, Iterator) else result
 
 

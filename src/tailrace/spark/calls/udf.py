@@ -117,7 +117,7 @@ class Udf:
         return f"Udf({self._name})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """What was made for a session stays with it, so that a function that was used can be part of another step."""
+        """Leave out the UDFs of PySpark, which belong to a session: a used function can be part of another step."""
         return {**self.__dict__, "_made": {}}
 
     # -- as a column
@@ -224,5 +224,5 @@ class AddFigures(AccumulatorParam[Figures]):
 
 
 def _place(session: SparkSession) -> Any:
-    """What a UDF of PySpark is bound to: the context, or the session of Spark Connect."""
+    """The object to which a UDF of PySpark is bound: the context, or the session of Spark Connect."""
     return id(session) if is_remote() else session.sparkContext.applicationId

@@ -39,7 +39,7 @@ class NumberedFiles:
         return sorted(found.values()), [name for name in names if name not in found]
 
     def read(self, number: int) -> Any:
-        """What the file of this number holds; None if there is none."""
+        """The content of the file of this number; None if there is none."""
         path = self.path(number)
         try:
             return json.loads(path.read_bytes())

@@ -56,11 +56,11 @@ _INSTEAD: dict[type[DataType], str] = {
     YearMonthIntervalType: "could it be text, by cast('string'), or a number of months?",
     CalendarIntervalType: "could it be text, by cast('string')?",
 }
-"""What to do about a type that does not pass. Others of which nothing is known here may be cast to text, too."""
+"""Advice for types that do not pass. Others of which nothing is known here may be cast to text, too."""
 
 
 def row_reader(schema: StructType, what: str) -> RowReader:
-    """What reads files of these columns. Raises OptionError if a column cannot become a Python value.
+    """A reader of files of these columns. Raises OptionError if a column cannot become a Python value.
 
     Args:
         schema: that of the DataFrame.

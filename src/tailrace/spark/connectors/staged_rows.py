@@ -61,7 +61,7 @@ def rows_in(path: Path) -> int:
 
 
 def converter(kind: Any) -> Convert | None:
-    """What makes the Python value of what pyarrow read; None if they are the same. ``kind`` is a pyarrow type."""
+    """A function that makes a Python value of what pyarrow read; None if they are the same. ``kind``: its type."""
     import pyarrow as pa
 
     types = pa.types

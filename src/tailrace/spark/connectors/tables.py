@@ -1,4 +1,4 @@
-"""What file sinks commit, as DataFrames: a table of what is there, and a stream of all that comes."""
+"""DataFrames of what file sinks commit: a table of what is there, and a stream of all that comes."""
 
 from __future__ import annotations
 

@@ -48,14 +48,14 @@ def cut_gap_s(box: Box, per_s: float, worker: int) -> float:
 
 
 def executor_kill_gap_s(box: Box, per_s: float, worker: int) -> float:
-    """The same, when the executor of this worker was killed."""
+    """The longest time in which nothing was completed, when the executor of this worker was killed."""
     with Subject(box.start, box.conf, per_s) as subject:
         victims = box.host_of(subject.pids[worker]).executors()
         return _kill_gap_s(subject, victims)
 
 
 def process_kill_gap_s(per_s: float, worker: int) -> float:
-    """The same, on plain processes, when the process of this worker was killed."""
+    """The longest time in which nothing was completed, on plain processes, when this worker's process was killed."""
     with Subject(subprocess.Popen, None, per_s) as subject:
         return _kill_gap_s(subject, [subject.pids[worker]])
 

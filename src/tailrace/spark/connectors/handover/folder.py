@@ -36,7 +36,7 @@ _OWN = {_ABOUT, "about.new", "lock"}  # what a driver that died early may leave 
 
 @dataclass(frozen=True)
 class About:
-    """What a handover is made for. Columns are names and types, in order."""
+    """The purpose of a handover. Columns are names and types, in order."""
 
     splits: int
     columns: tuple[tuple[str, str], ...]

@@ -37,8 +37,8 @@ GRACE_S = 30.0
 """How long a query may take to finish its batch when the run drains. Then Spark cancels the batch."""
 
 CLOSING_GRACE_S = 5.0
-"""The same when the run is over. It must leave Spark time to cancel the batch before the run leaves the feed alone:
-until then neither folder nor slot is free for the next run."""
+"""The time that a batch gets when the run is over. It must leave Spark time to cancel the batch before the run
+leaves the feed alone: until then neither folder nor slot is free for the next run."""
 
 HELD_BACK_S = 0.05
 """How often a batch that is held back looks whether fewer rows wait."""
@@ -52,7 +52,7 @@ SPARK_FORGIVES = "py4j.protocol.Py4JJavaError: An error occurred while calling o
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """What a streaming query computes, and where it hands that over. See ``from_stream``."""
+    """A streaming DataFrame, and the folder in which its rows are handed over. See ``from_stream``."""
 
     frame: DataFrame
     folder: HandoverFolder
@@ -268,7 +268,7 @@ class QueryFeed:
 
 
 def in_a_line(error: BaseException) -> str:
-    """What happened: of a Python traceback the line that it is about, otherwise what Spark says first."""
+    """The error in a line: of a Python traceback the line that it is about, otherwise what Spark says first."""
     text = str(error).partition("=== Streaming Query ===")[0]
     told = re.findall(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(\S.*)", text, re.MULTILINE)
     line = told[-1] if told else explain(Exception(text))

@@ -31,7 +31,7 @@ next batch is gone because it held nothing for this split, and it costs more tha
 
 @dataclass(frozen=True)
 class HandoverSource:
-    """What workers get of ``from_stream``."""
+    """The side of ``from_stream`` that workers get."""
 
     folder: Path
     count: int  # of splits
